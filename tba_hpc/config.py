@@ -1,0 +1,268 @@
+"""The configuration of a run: one frozen tree of settings, checked as a whole before anything expensive happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import ByteSize, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from tba_hpc.schedules import BetaSchedule, LearningRateSchedule
+from tba_hpc.settings import Settings, apply_overrides, read_yaml, validate
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class ModelConfig(Settings):
+    path: str
+    """Policy to start from: a folder in Hugging Face format, or a hub name."""
+    reference: str | None = None
+    """Reference policy π_ref; the start of the policy when not given."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, about a third more time."""
+    logprob_chunk_tokens: PositiveInt = 1024
+    """Logits exist for this many tokens at a time."""
+
+
+class TaskConfig(Settings):
+    name: str
+    options: dict[str, Any] = {}
+    """Settings of the task itself; each task checks its own."""
+
+
+class ExplorationConfig(Settings):
+    """Wider sampling on a share of the queries. TB needs no correction for it: any sampler of full support will do,
+    so top-p below 1 trades coverage for quality."""
+
+    fraction: Share
+    """Share of generation batches sampled with random settings."""
+    temperature: tuple[PositiveFloat, PositiveFloat]
+    """Drawn uniformly between these."""
+    top_p: tuple[float, float] = (1.0, 1.0)
+    """Drawn uniformly between these."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ExplorationConfig:
+        for name in ("temperature", "top_p"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ValueError(f"{name} = [{low}, {high}] is not in ascending order")
+        if not 0 < self.top_p[0] <= self.top_p[1] <= 1:
+            raise ValueError(f"top_p = {list(self.top_p)} is not within (0, 1]")
+        return self
+
+
+class RolloutConfig(Settings):
+    engine: Literal["hf"] = "hf"
+    queries_per_batch: PositiveInt
+    """Queries a searcher works on at a time."""
+    samples_per_query: PositiveInt
+    """S: responses sampled for each query."""
+    temperature: PositiveFloat = 1.0
+    """Sampling temperature, and the one that defines the policy: log-probabilities divide logits by it."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    max_prompt_tokens: PositiveInt
+    """A longer prompt is refused at start-up."""
+    max_response_tokens: PositiveInt
+    """A response that has not ended by then is truncated."""
+    exploration: ExplorationConfig | None = None
+
+
+class BufferConfig(Settings):
+    most_on_policy: Share
+    """m: probability that a query of a batch is drawn from what arrived at the latest sync."""
+    reward_softmax: Share = 0.0
+    """Share of the other queries whose responses are drawn by softmax of reward; the rest are drawn uniformly."""
+    reward_temperature: PositiveFloat = 1.0
+    """Rewards are divided by this before the softmax."""
+    max_per_query: PositiveInt
+    """Most trajectories kept of one query; beyond it the query's oldest go."""
+    capacity: PositiveInt
+    """Most trajectories kept in all; beyond it the oldest go."""
+    start_size: PositiveInt
+    """Trajectories to wait for before the first optimizer step."""
+    memory_limit: ByteSize = ByteSize(4 * 2**30)
+    """Bytes of trajectories held in RAM; older ones are spilled to disk."""
+    segment_bytes: ByteSize = ByteSize(32 * 2**20)
+    """Size of a spilled HDF5 segment."""
+
+
+class ObjectiveConfig(Settings):
+    name: Literal["tb_vargrad"] = "tb_vargrad"
+    beta: BetaSchedule
+    """β of the target posterior π_ref · exp(r/β)."""
+
+
+class TrainerConfig(Settings):
+    engine: Literal["torch"] = "torch"
+    steps: PositiveInt
+    batch_size: PositiveInt
+    """Trajectories in an optimizer step, over all trainers."""
+    samples_per_query: int = Field(ge=2)
+    """K: trajectories of one query in a batch. log Ẑ is a mean over them, so one alone teaches nothing."""
+    sync_every: PositiveInt
+    """k: optimizer steps between two syncs with the searchers."""
+    learning_rate: LearningRateSchedule
+    weight_decay: NonNegativeFloat = 0.0
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    max_grad_norm: PositiveFloat = 1.0
+    micro_batch_tokens: PositiveInt = 16384
+    """Most tokens, padding included, in one forward and backward pass."""
+
+    @property
+    def queries_per_batch(self) -> int:
+        """B"""
+        return self.batch_size // self.samples_per_query
+
+
+class DistributedConfig(Settings):
+    trainers: PositiveInt = 1
+    searchers: PositiveInt | None = None
+    """All ranks that do not train, when not given."""
+    timeout_seconds: PositiveFloat = 600.0
+    """Longest wait for another rank before the run ends with an error that names it."""
+    idle_round_seconds: PositiveFloat = 0.1
+    """Time between two exchanges while the trainer waits for data."""
+    pending_bytes: ByteSize = ByteSize(256 * 2**20)
+    """A searcher stops generating while this much of its work has not been collected."""
+    chunk_bytes: ByteSize = ByteSize(2**30)
+    """Largest share of one searcher in one MPI gather; a bigger one takes several."""
+    bucket_bytes: ByteSize = ByteSize(64 * 2**20)
+    """Size of the buffers in which weights travel."""
+
+
+class EvaluationConfig(Settings):
+    split: Literal["train", "test"] = "test"
+    problems: int = Field(512, ge=0)
+    """Held-out problems answered greedily before and after training; 0 to skip."""
+    batch_size: PositiveInt = 256
+
+
+class LoggingConfig(Settings):
+    samples_every: PositiveInt = 20
+    """Optimizer steps between two sets of sample texts."""
+    samples: int = Field(4, ge=0)
+    histograms_every: PositiveInt = 20
+    """Optimizer steps between two staleness histograms."""
+
+
+class RunConfig(Settings):
+    """Everything a run depends on."""
+
+    run_dir: Path
+    seed: int = Field(0, ge=0)
+    schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
+    """`synchronous`: after each sync the trainer waits for fresh data, and searchers for new weights."""
+    model: ModelConfig
+    task: TaskConfig
+    rollout: RolloutConfig
+    buffer: BufferConfig
+    objective: ObjectiveConfig
+    trainer: TrainerConfig
+    distributed: DistributedConfig = DistributedConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    logging: LoggingConfig = LoggingConfig()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunConfig:
+        trainer, buffer, rollout = self.trainer, self.buffer, self.rollout
+        k = trainer.samples_per_query
+        problems = [
+            (
+                trainer.batch_size % k != 0,
+                f"trainer.batch_size = {trainer.batch_size} is not a multiple of trainer.samples_per_query = {k}",
+            ),
+            (
+                trainer.queries_per_batch < self.distributed.trainers,
+                f"trainer.batch_size = {trainer.batch_size} holds {trainer.queries_per_batch} queries, fewer than "
+                f"distributed.trainers = {self.distributed.trainers}: a trainer would have nothing to do",
+            ),
+            (
+                buffer.max_per_query < k,
+                f"buffer.max_per_query = {buffer.max_per_query} is below trainer.samples_per_query = {k}: "
+                "a batch could never hold that many of one query",
+            ),
+            (
+                rollout.samples_per_query < k,
+                f"rollout.samples_per_query = {rollout.samples_per_query} is below trainer.samples_per_query = {k}: "
+                "recent trajectories would have to be drawn twice",
+            ),
+            (
+                buffer.start_size > buffer.capacity,
+                f"buffer.start_size = {buffer.start_size} is above buffer.capacity = {buffer.capacity}: "
+                "training would never start",
+            ),
+        ]
+        found = [message for wrong, message in problems if wrong]
+        if found:
+            raise ValueError("\n  ".join(found))
+        return self
+
+    def check_world(self, ranks: int) -> None:
+        """Raises `ValueError` if a world of `ranks` processes cannot run this configuration."""
+        trainers, searchers = self.distributed.trainers, self.distributed.searchers
+        if ranks < 2:
+            raise ValueError(f"a run needs at least 2 ranks, a trainer and a searcher; this world has {ranks}")
+        if ranks <= trainers:
+            raise ValueError(f"distributed.trainers = {trainers} leaves no searcher among {ranks} ranks")
+        if searchers is not None and trainers + searchers != ranks:
+            raise ValueError(
+                f"distributed.trainers = {trainers} and distributed.searchers = {searchers} need "
+                f"{trainers + searchers} ranks; this world has {ranks}"
+            )
+
+    @property
+    def synchronous(self) -> bool:
+        return self.schedule == "synchronous"
+
+
+class SftTrainingConfig(Settings):
+    max_steps: PositiveInt
+    batch_size: PositiveInt
+    learning_rate: LearningRateSchedule
+    weight_decay: NonNegativeFloat = 0.0
+    max_grad_norm: PositiveFloat = 1.0
+    evaluate_every: PositiveInt
+    """Optimizer steps between two greedy evaluations."""
+    stop_at_accuracy: float = Field(1.0, gt=0, le=1)
+    """Stop at the first evaluation that reaches this."""
+
+
+class SftConfig(Settings):
+    """A supervised warm-up: the policy that reinforcement learning starts from."""
+
+    run_dir: Path
+    seed: int = Field(0, ge=0)
+    model: ModelConfig | None = None
+    """Model to go on from; or `init` to start from random weights."""
+    init: dict[str, Any] | None = None
+    """Settings of `transformers.LlamaConfig` for a fresh model over the task's own vocabulary."""
+    task: TaskConfig
+    training: SftTrainingConfig
+    max_response_tokens: PositiveInt
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _one_start(self) -> SftConfig:
+        if (self.model is None) == (self.init is None):
+            raise ValueError("give either model (a checkpoint to go on from) or init (a fresh model)")
+        return self
+
+
+def load_run_config(path: Path, overrides: list[str]) -> RunConfig:
+    """The configuration in a YAML file, changed by `a.b=value` overrides. Raises `ConfigError`."""
+    return validate(RunConfig, apply_overrides(read_yaml(path), overrides), str(path))
+
+
+def load_sft_config(path: Path, overrides: list[str]) -> SftConfig:
+    """As `load_run_config`, for supervised fine-tuning."""
+    return validate(SftConfig, apply_overrides(read_yaml(path), overrides), str(path))
+
+
+def to_yaml(config: Settings) -> str:
+    """The resolved configuration, every default written out, as YAML that loads again."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+

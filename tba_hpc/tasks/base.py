@@ -1,0 +1,57 @@
+"""What a task is: prompts, rewards, and where there are any, reference answers to learn from first."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from transformers import PreTrainedTokenizerBase
+
+from tba_hpc.settings import Settings, validate
+from tba_hpc.trajectory import Prompt
+
+Split = Literal["train", "test"]
+Options = TypeVar("Options", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a task thinks of one response."""
+
+    reward: float
+    """r(y; x)"""
+    correct: bool
+    """Whether it counts as right in an accuracy."""
+
+
+class Task(ABC, Generic[Options]):
+    """A set of prompts and a reward. Built on every rank, so building it must be cheap and need no model."""
+
+    options_model: ClassVar[type[Settings]]
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        """Raises `ConfigError` for an option that the task does not know."""
+        self.options: Options = validate(  # type: ignore[assignment]
+            self.options_model, options, f"options of task {type(self).__name__}", "task.options."
+        )
+
+    @abstractmethod
+    def size(self, split: Split) -> int:
+        """Number of prompts; their ids are 0 … size − 1."""
+
+    @abstractmethod
+    def prompt(self, split: Split, index: int) -> Prompt: ...
+
+    @abstractmethod
+    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[Score]:
+        """One score a response; `prompts[i]` is the prompt of `responses[i]`. Responses are untrusted text."""
+
+    def solution(self, prompt: Prompt) -> str:
+        """The response that supervised fine-tuning imitates, without an end-of-sequence token."""
+        raise ValueError(f"{type(self).__name__} has no reference solutions to fine-tune on")
+
+    def new_tokenizer(self) -> PreTrainedTokenizerBase:
+        """A tokenizer over the task's own vocabulary, for a model that starts from random weights."""
+        raise ValueError(f"{type(self).__name__} has no vocabulary of its own; start from a model that has one")
