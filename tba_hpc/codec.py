@@ -4,6 +4,7 @@ aligned to 8 bytes. Unpacking copies nothing and trusts nothing: sizes, magic an
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +28,10 @@ class CodecError(ValueError):
     """The bytes are not a packed TrajectoryBatch, or were damaged on their way."""
 
 
-def _sections(n_rows: int, n_prompt: int, n_response: int) -> list[tuple[np.dtype, int, int]]:
+def _sections(n_rows: int, n_prompt: int, n_response: int) -> list[tuple[np.dtype[Any], int, int]]:
     """(dtype, count, byte offset) of each array, then the end as a last entry of zero bytes."""
-    start, result = HEADER.itemsize, []
+    start = HEADER.itemsize
+    result: list[tuple[np.dtype[Any], int, int]] = []
     int32, float32 = np.dtype("<i4"), np.dtype("<f4")
     for dtype, count in (
         (ROW_DTYPE, n_rows),
@@ -42,6 +44,10 @@ def _sections(n_rows: int, n_prompt: int, n_response: int) -> list[tuple[np.dtyp
         start += -(-dtype.itemsize * count // 8) * 8
     result.append((np.dtype("u1"), 0, start))
     return result
+
+
+def _checksum(packed: NDArray[np.uint8]) -> int:
+    return zlib.crc32(packed[_AFTER_CHECKSUM:].data)
 
 
 def pack(batch: TrajectoryBatch) -> NDArray[np.uint8]:
@@ -62,7 +68,7 @@ def pack(batch: TrajectoryBatch) -> NDArray[np.uint8]:
     header["rows"] = len(batch)
     header["prompt_tokens"] = len(batch.prompt_tokens)
     header["response_tokens"] = len(batch.response_tokens)
-    header["checksum"] = zlib.crc32(packed[_AFTER_CHECKSUM:])
+    header["checksum"] = _checksum(packed)
     return packed
 
 
@@ -79,7 +85,7 @@ def unpack(data: NDArray[np.uint8]) -> TrajectoryBatch:
     *sections, (_, _, size) = _sections(*counts)
     if len(data) != size:
         raise CodecError(f"{len(data)} bytes where the header announces {size}")
-    checksum = zlib.crc32(data[_AFTER_CHECKSUM:])
+    checksum = _checksum(data)
     if checksum != header["checksum"]:
         raise CodecError(f"checksum {checksum:08x} where the sender computed {int(header['checksum']):08x}")
     arrays = [data[start : start + dtype.itemsize * count].view(dtype) for dtype, count, start in sections]

@@ -9,7 +9,7 @@ import yaml
 from pydantic import ByteSize, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from tba_hpc.schedules import BetaSchedule, LearningRateSchedule
-from tba_hpc.settings import Settings, apply_overrides, read_yaml, validate
+from tba_hpc.settings import ConfigError, Settings, apply_overrides, read_yaml, validate
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -29,7 +29,7 @@ class ModelConfig(Settings):
 
 class TaskConfig(Settings):
     name: str
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the task itself; each task checks its own."""
 
 
@@ -105,6 +105,12 @@ class TrainerConfig(Settings):
     """K: trajectories of one query in a batch. log Ẑ is a mean over them, so one alone teaches nothing."""
     sync_every: PositiveInt
     """k: optimizer steps between two syncs with the searchers."""
+    max_sync_delay: int | None = Field(None, ge=0)
+    """Optimizer steps that a sync may be late because the one before is still under way, before the trainer waits;
+    k when not given."""
+    max_reuse: PositiveFloat | None = None
+    """Most times that a trajectory may be learned from, on average over all that have arrived; beyond it the trainer
+    waits for new ones. Unbounded when not given."""
     learning_rate: LearningRateSchedule
     weight_decay: NonNegativeFloat = 0.0
     adam_betas: tuple[float, float] = (0.9, 0.999)
@@ -202,14 +208,14 @@ class RunConfig(Settings):
         return self
 
     def check_world(self, ranks: int) -> None:
-        """Raises `ValueError` if a world of `ranks` processes cannot run this configuration."""
+        """Raises `ConfigError` if a world of `ranks` processes cannot run this configuration."""
         trainers, searchers = self.distributed.trainers, self.distributed.searchers
         if ranks < 2:
-            raise ValueError(f"a run needs at least 2 ranks, a trainer and a searcher; this world has {ranks}")
+            raise ConfigError(f"a run needs at least 2 ranks, a trainer and a searcher; this world has {ranks}")
         if ranks <= trainers:
-            raise ValueError(f"distributed.trainers = {trainers} leaves no searcher among {ranks} ranks")
+            raise ConfigError(f"distributed.trainers = {trainers} leaves no searcher among {ranks} ranks")
         if searchers is not None and trainers + searchers != ranks:
-            raise ValueError(
+            raise ConfigError(
                 f"distributed.trainers = {trainers} and distributed.searchers = {searchers} need "
                 f"{trainers + searchers} ranks; this world has {ranks}"
             )
@@ -217,6 +223,12 @@ class RunConfig(Settings):
     @property
     def synchronous(self) -> bool:
         return self.schedule == "synchronous"
+
+    def synchronous_queries(self, searcher: int, n_searchers: int) -> int:
+        """Queries a searcher answers after each sync in synchronous mode: its share of what the trainer needs until the
+        next, k batches of B."""
+        needed = self.trainer.sync_every * self.trainer.queries_per_batch
+        return needed // n_searchers + (searcher < needed % n_searchers)
 
 
 class SftTrainingConfig(Settings):
@@ -265,4 +277,3 @@ def load_sft_config(path: Path, overrides: list[str]) -> SftConfig:
 def to_yaml(config: Settings) -> str:
     """The resolved configuration, every default written out, as YAML that loads again."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-

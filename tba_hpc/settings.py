@@ -93,7 +93,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds {type(values).__name__}, not a mapping of settings")
-    return _resolve_paths(values, path.resolve().parent)
+    return {key: _resolve_paths(value, path.resolve().parent) for key, value in values.items()}
 
 
 def _resolve_paths(value: Any, folder: Path) -> Any:

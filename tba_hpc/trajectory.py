@@ -198,7 +198,8 @@ def ragged_indices(run_offsets: NDArray[np.int64], indices: NDArray[np.integer])
     lengths = run_offsets[1:][indices] - starts
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    result: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Ranks and what moves between them: roles, rounds, trajectories, weights."""

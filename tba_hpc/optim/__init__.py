@@ -1,0 +1,1 @@
+"""From a batch of trajectories to an optimizer step."""

@@ -1,0 +1,1 @@
+"""Sampling responses from a copy of the policy."""

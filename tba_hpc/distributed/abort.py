@@ -1,0 +1,31 @@
+"""The end of a job in which one rank has failed. Imports MPI and nothing heavy, so that it can guard heavy imports
+too."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mpi4py import MPI
+
+from tba_hpc.settings import ConfigError
+
+
+@contextmanager
+def abort_on_error(comm: MPI.Intracomm, name: str) -> Iterator[None]:
+    """Ends the whole job when the body raises: an exception that only ends one rank would hang the others.
+
+    Prints the traceback with `name` in front of each line; of a `ConfigError`, which is the user's to mend, the message
+    alone."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, SystemExit) and not error.code:
+            raise
+        text = f"error: {error}" if isinstance(error, ConfigError) else "".join(traceback.format_exception(error))
+        sys.stderr.write("".join(f"[{name}] {line}\n" for line in [*text.rstrip().splitlines(), "ending the job"]))
+        sys.stderr.flush()
+        comm.Abort(1)
+        raise

@@ -1,0 +1,156 @@
+"""Trainer 0's communication thread: leads the rounds while the main thread trains."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.distributed import ProcessGroup
+
+from tba_hpc.config import DistributedConfig
+from tba_hpc.distributed.abort import abort_on_error
+from tba_hpc.distributed.patience import LeaderPatience
+from tba_hpc.distributed.round import Flag, RoundLeader
+from tba_hpc.distributed.trajectory_channel import from_payloads
+from tba_hpc.distributed.weight_channel import FlatWeights
+from tba_hpc.distributed.world import World
+from tba_hpc.trajectory import TrajectoryBatch
+
+_HEARTBEAT = 0.25  # of the timeout: searchers hear from trainer 0 at least this often
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What one round brought."""
+
+    sync: int
+    """Number of the last publish begun: trajectories with the same one arrived at the same sync."""
+    batches: list[TrajectoryBatch]
+    """By searcher."""
+    headers: NDArray[np.void]
+    """`[n]` of `round.HEADER`, by searcher."""
+
+
+class TrainerExchange:
+    """Runs rounds on a thread of its own, which alone calls MPI on this rank after start-up: one at a time, when
+    weights are to be published, when the trainer is short of data, and now and then as a sign of life."""
+
+    def __init__(self, world: World, flat: FlatWeights, group: ProcessGroup, config: DistributedConfig) -> None:
+        assert world.exchange is not None, "only trainer 0 leads rounds"
+        self._world = world
+        self._flat = flat
+        self._fingerprint = flat.manifest.fingerprint
+        self._group = group
+        self._seconds = config.timeout_seconds
+        self._idle_seconds = config.idle_round_seconds
+        self._leader = RoundLeader(
+            world.exchange, config.chunk_bytes, LeaderPatience(world.exchange, config.timeout_seconds)
+        )
+        self._changed = threading.Condition()
+        self._pending: tuple[int, int] | None = None  # (step, version) of the weights to publish
+        self._hungry = False
+        self._stop_at: int | None = None
+        self._arrivals: list[Arrival] = []
+        self._syncs = 0
+        self._sync_seconds = 0.0
+        self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def ready_to_publish(self) -> bool:
+        """Whether the previous publish is complete."""
+        with self._changed:
+            return self._pending is None
+
+    @property
+    def sync_seconds(self) -> float:
+        """Duration of the last complete sync, from the start of its round to the last byte of weights."""
+        return self._sync_seconds
+
+    def publish(self, step: int, named: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Takes a snapshot of the weights and returns; a round then carries it to the searchers. Its version is the
+        step. Only when `ready_to_publish`."""
+        with self._changed:
+            assert self._pending is None, "a publish is still under way"
+        self._flat.copy_from(named)
+        with self._changed:
+            self._pending = (step, step)
+            self._changed.notify_all()
+
+    def wait_until_published(self) -> None:
+        """Waits for the publish under way. The exchange's own bounds end the job if it fails; this one is their sum."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._pending is None, 4 * self._seconds):
+                raise TimeoutError(f"publishing weights took more than {4 * self._seconds:.0f} s")
+
+    def arrivals(self) -> list[Arrival]:
+        """What came since the last call. Never waits."""
+        with self._changed:
+            arrivals, self._arrivals = self._arrivals, []
+        return arrivals
+
+    def wait_for_arrivals(self, seconds: float) -> list[Arrival]:
+        """As `arrivals`, but runs rounds in quick succession and waits for one up to `seconds`."""
+        with self._changed:
+            self._hungry = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._arrivals, seconds)
+            self._hungry = False
+        return self.arrivals()
+
+    def stop(self, step: int) -> None:
+        """Runs the last round, which tells searchers to stop, and waits for the thread to end."""
+        with self._changed:
+            self._stop_at = step
+            self._changed.notify_all()
+        self._thread.join(4 * self._seconds)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the last round took more than {4 * self._seconds:.0f} s")
+
+    def _run(self) -> None:
+        """Waits for a publish, a stop, hunger or the heartbeat's time, whichever comes first, and leads a round."""
+        with abort_on_error(self._world.comm, f"{self._world.name}, communication thread"):
+            while True:
+                with self._changed:
+                    self._changed.wait_for(self._something_to_do, self._seconds * _HEARTBEAT)
+                    pending, stop_at = self._pending, self._stop_at
+                if pending:
+                    self._sync(*pending)
+                elif stop_at is not None:
+                    self._round(stop_at, Flag.STOP, 0)
+                    return
+                else:
+                    self._round(0, Flag(0), 0)
+                    self._rest()
+
+    def _something_to_do(self) -> bool:
+        return self._pending is not None or self._hungry or self._stop_at is not None
+
+    def _rest(self) -> None:
+        """A breath between two rounds that carry no weights, cut short by a publish or a stop."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending is not None or self._stop_at is not None, self._idle_seconds)
+
+    def _sync(self, step: int, version: int) -> None:
+        started = time.monotonic()
+        self._syncs += 1
+        self._round(step, Flag.WEIGHTS, version)
+        self._flat.broadcast(self._group, self._leader.wait)
+        with self._changed:
+            self._sync_seconds = time.monotonic() - started
+            self._pending = None
+            self._changed.notify_all()
+
+    def _round(self, step: int, flags: Flag, version: int) -> None:
+        collected = self._leader.run(step, flags, version, self._fingerprint)
+        arrival = Arrival(self._syncs, from_payloads(collected), collected.headers)
+        with self._changed:
+            self._arrivals.append(arrival)
+            self._changed.notify_all()

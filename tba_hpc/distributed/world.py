@@ -1,0 +1,165 @@
+"""Who is who: splits COMM_WORLD into trainers and searchers and binds each rank to its device.
+
+Ranks 0 … T − 1 train, the rest search. Rank 0 is trainer 0: it owns the replay buffer and leads every exchange.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from mpi4py import MPI
+
+from tba_hpc.config import RunConfig
+from tba_hpc.distributed.waiting import wait_until
+from tba_hpc.settings import ConfigError
+
+Role = Literal["trainer", "searcher"]
+LEADER = 0
+"""Rank of trainer 0 in COMM_WORLD, and in the exchange communicator."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This rank's place in the run."""
+
+    comm: MPI.Intracomm
+    """All ranks; used at start-up and at the very end only."""
+    exchange: MPI.Intracomm | None
+    """Trainer 0 (rank 0) and the searchers (rank 1 + index); None on the other trainers."""
+    trainers: MPI.Intracomm | None
+    """The trainers; None on searchers."""
+    role: Role
+    index: int
+    """Number of this rank within its role."""
+    n_trainers: int
+    n_searchers: int
+    host: str
+    """Address under which this rank's node can be reached from the others."""
+    device: torch.device
+
+    @property
+    def is_leader(self) -> bool:
+        return self.comm.rank == LEADER
+
+    @property
+    def name(self) -> str:
+        return f"{self.role} {self.index} (rank {self.comm.rank})"
+
+
+def build_world(comm: MPI.Intracomm, config: RunConfig) -> World:
+    """Collective over `comm`. Raises `ConfigError` for a world that cannot run `config`."""
+    config.check_world(comm.size)
+    n_trainers = config.distributed.trainers
+    trains = comm.rank < n_trainers
+    in_exchange = comm.rank == LEADER or not trains
+    exchange = comm.Split(0 if in_exchange else MPI.UNDEFINED, comm.rank)
+    trainers = comm.Split(0 if trains else MPI.UNDEFINED, comm.rank)
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.rank)
+    single_node = node.size == comm.size
+    world = World(
+        comm=comm,
+        exchange=cast(MPI.Intracomm, exchange) if in_exchange else None,
+        trainers=cast(MPI.Intracomm, trainers) if trains else None,
+        role="trainer" if trains else "searcher",
+        index=comm.rank if trains else comm.rank - n_trainers,
+        n_trainers=n_trainers,
+        n_searchers=comm.size - n_trainers,
+        host="127.0.0.1" if single_node else own_address(),
+        device=_bind_device(node),
+    )
+    node.Free()
+    return world
+
+
+def check_launcher(size: int, environment: Mapping[str, str]) -> None:
+    """Raises `ConfigError` where srun started several tasks that do not see each other: each would be a world of one,
+    and N independent runs would overwrite one another's files."""
+    tasks = int(environment.get("SLURM_STEP_NUM_TASKS") or 1)
+    if size == 1 and tasks > 1:
+        raise ConfigError(
+            f"srun started {tasks} tasks but MPI sees a world of 1: the --mpi choice of srun does not fit "
+            f"the MPI library ({MPI.Get_library_version().splitlines()[0].strip()}). "
+            "Use `srun --mpi=pmi2` with MPICH and its kin, `srun --mpi=pmix` with Open MPI; "
+            "`srun --mpi=list` shows what this Slurm offers."
+        )
+
+
+def own_address() -> str:
+    """The address other nodes reach this one under: its host name's, or where that is only the loopback, the address
+    of the interface with the default route."""
+    try:
+        address = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        address = "127.0.0.1"
+    if not address.startswith("127."):
+        return address
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # a datagram socket sends nothing on connect
+            return str(probe.getsockname()[0])
+        except OSError:
+            return address
+
+
+def _bind_device(node: MPI.Comm) -> torch.device:
+    if torch.cuda.is_available():
+        return _bind_gpu(node)
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(_fair_threads(node))
+    return torch.device("cpu")
+
+
+def _fair_threads(node: MPI.Comm) -> int:
+    """Cores this rank may use over the ranks of its node that may use the same ones."""
+    cores = sorted(os.sched_getaffinity(0))
+    sharing = int((_allgather_digest(node, str(cores)) == _digest(str(cores))).sum())
+    return max(1, len(cores) // sharing)
+
+
+def _bind_gpu(node: MPI.Comm) -> torch.device:
+    """One GPU a rank: the only one visible, or the one numbered as the rank on its node."""
+    count = torch.cuda.device_count()
+    index = node.rank if count >= node.size else node.rank % count
+    identity = str(torch.cuda.get_device_properties(index).uuid)
+    shared_by = np.flatnonzero(_allgather_digest(node, identity) == _digest(identity))
+    if len(shared_by) > 1:
+        raise ConfigError(
+            f"ranks {shared_by.tolist()} of node {socket.gethostname()} share GPU {identity}, which NCCL cannot serve: "
+            f"start at most {count} ranks on it, or set CUDA_VISIBLE_DEVICES= (empty) to run on its CPUs"
+        )
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
+
+
+def _allgather_digest(comm: MPI.Comm, text: str) -> np.ndarray:
+    gathered = np.empty(comm.size, np.int64)
+    comm.Allgather(np.array([_digest(text)]), gathered)
+    return gathered
+
+
+def broadcast_text(comm: MPI.Intracomm, text: str | None) -> str:
+    """`text` of rank 0 on every rank, as typed bytes. For start-up, when ranks run in step."""
+    data = np.frombuffer((text or "").encode(), np.uint8)
+    size = np.array([len(data)], np.int64)
+    comm.Bcast(size, LEADER)
+    buffer = data.copy() if comm.rank == LEADER else np.empty(int(size[0]), np.uint8)
+    comm.Bcast(buffer, LEADER)
+    return buffer.tobytes().decode()
+
+
+def finish_together(world: World, seconds: float) -> None:
+    """Waits, without spinning a core as MPI_Finalize would, until every rank is done. Raises `TimeoutError`."""
+    request = world.comm.Ibarrier()
+    if not wait_until(request.Test, seconds, longest_pause=0.02):
+        raise TimeoutError(f"{world.name} is done, but another rank was not within {seconds:.0f} s")

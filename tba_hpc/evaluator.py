@@ -1,0 +1,126 @@
+"""How good a policy is: the share of problems that it answers right, greedily (pass@1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from tba_hpc.config import EvaluationConfig, ModelConfig, TaskConfig
+from tba_hpc.models import load_policy, load_tokenizer
+from tba_hpc.rollout.engine import Rollout, RolloutEngine, SamplingParams
+from tba_hpc.rollout.hf import HFEngine
+from tba_hpc.rollout.text import decode_responses, encode_prompts
+from tba_hpc.tasks import make_task
+from tba_hpc.tasks.base import Split, Task
+from tba_hpc.trajectory import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRecord:
+    """One problem and what the policy made of it; its fields are the columns of a JSONL file."""
+
+    prompt: str
+    response: str
+    answer: str
+    correct: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationResult:
+    records: tuple[EvaluationRecord, ...]
+    """One a problem, in the order of the split."""
+    mean_response_length: float
+    """Tokens, the end-of-sequence token included."""
+    finished_fraction: float
+    """Share of the responses that ended before they were cut at the token limit."""
+
+    @property
+    def problems(self) -> int:
+        return len(self.records)
+
+    @property
+    def correct(self) -> int:
+        return sum(record.correct for record in self.records)
+
+    @property
+    def accuracy(self) -> float:
+        return self.correct / self.problems
+
+    @property
+    def confidence_interval(self) -> tuple[float, float]:
+        """Of the accuracy, 95 %, for the choice of problems."""
+        return wilson_interval(self.correct, self.problems)
+
+
+def evaluate(
+    engine: RolloutEngine,
+    task: Task[Any],
+    tokenizer: PreTrainedTokenizerBase,
+    split: Split,
+    problems: int,
+    batch_size: int,
+    max_prompt_tokens: int,
+    max_response_tokens: int,
+) -> EvaluationResult:
+    """Answers the first `problems` of a split, or all of it if `problems` is 0 or more than it has, `batch_size` at
+    a time. Raises `ValueError` for a negative number of problems, a split without any, or a prompt that is too long."""
+    if problems < 0 or batch_size < 1:
+        raise ValueError(f"problems = {problems} must be at least 0 and batch_size = {batch_size} at least 1")
+    size = task.size(split)
+    if size == 0:
+        raise ValueError(f"the {split} split of task {type(task).__name__} has no problems to evaluate on")
+    prompts = [task.prompt(split, i) for i in range(min(problems or size, size))]
+    params = SamplingParams(samples=1, max_tokens=max_response_tokens, temperature=0.0)
+    tokens = encode_prompts(tokenizer, prompts, max_prompt_tokens)
+    rollouts: list[Rollout] = []
+    for start in range(0, len(prompts), batch_size):
+        rollouts += [only for (only,) in engine.generate(tokens[start : start + batch_size], params)]
+    return EvaluationResult(
+        _records(task, prompts, decode_responses(tokenizer, rollouts)),
+        mean_response_length=sum(len(rollout.tokens) for rollout in rollouts) / len(rollouts),
+        finished_fraction=sum(rollout.finished for rollout in rollouts) / len(rollouts),
+    )
+
+
+def evaluate_checkpoint(
+    path: str, task: TaskConfig, settings: EvaluationConfig, max_response_tokens: int
+) -> EvaluationResult:
+    """`evaluate` for the model at `path`, a folder or a hub name, in this process alone; the model's positions bound
+    its prompts. Raises `ConfigError` for an unknown task and `ValueError` for a path without a model."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    the_task, tokenizer = make_task(task), load_tokenizer(path)
+    model = load_policy(path, ModelConfig(path=path), device)
+    positions = getattr(model.config, "max_position_embeddings", 2**31)
+    return evaluate(
+        HFEngine(model, tokenizer.eos_token_id),
+        the_task,
+        tokenizer,
+        settings.split,
+        settings.problems,
+        settings.batch_size,
+        positions - max_response_tokens,
+        max_response_tokens,
+    )
+
+
+def _records(task: Task[Any], prompts: Sequence[Prompt], responses: Sequence[str]) -> tuple[EvaluationRecord, ...]:
+    scores = task.score(prompts, responses)
+    return tuple(
+        EvaluationRecord(prompt.text, response, prompt.answer, score.correct)
+        for prompt, response, score in zip(prompts, responses, scores, strict=True)
+    )
+
+
+def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's score interval of a proportion; `z` standard errors wide (95 % by default). Unlike the plain normal
+    interval it stays within [0, 1] and keeps its coverage near the ends. Needs at least one trial."""
+    share = successes / trials
+    scale = 1 + z**2 / trials
+    centre = (share + z**2 / (2 * trials)) / scale
+    half_width = z / scale * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2))
+    return max(centre - half_width, 0.0), min(centre + half_width, 1.0)

@@ -1,0 +1,40 @@
+"""Starting a run on this machine, by mpiexec."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tba_hpc.progress import TERMINAL_COLUMNS
+from tba_hpc.settings import ConfigError
+
+
+def mpiexec_words(given: str | None) -> list[str]:
+    """The launcher to use: the one given (it may bring options of its own), else the one installed beside this Python,
+    which belongs to the MPI wheel in the same environment, else the first on PATH. Raises `ConfigError` if there is
+    none."""
+    if given:
+        return shlex.split(given)
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if not found:
+        raise ConfigError("no mpiexec found: load the site's MPI module, or `pip install 'tba_hpc[mpich]'`")
+    return [found]
+
+
+def run_local(command: Sequence[str], ranks: int, mpiexec: str | None) -> int:
+    """Runs `command` on `ranks` ranks of this machine and returns the exit code."""
+    environment = dict(os.environ)
+    if sys.stdout.isatty():
+        environment[TERMINAL_COLUMNS] = str(shutil.get_terminal_size().columns)
+    words = [*mpiexec_words(mpiexec), "-n", str(ranks), *command]
+    with subprocess.Popen(words, env=environment) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # the terminal has sent it to mpiexec too, which ends the ranks
+            return process.wait()

@@ -1,0 +1,41 @@
+"""Where a run's numbers go: TensorBoard for people, `metrics.jsonl` for programs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch.utils.tensorboard import SummaryWriter
+
+
+class MetricsWriter:
+    """Writes under `run_dir`: `metrics.jsonl`, one object a step with `step` and `time` (seconds since the epoch), and
+    `tensorboard/` with the same scalars, histograms and texts."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._jsonl = (run_dir / "metrics.jsonl").open("a", encoding="utf-8")
+        self._board = SummaryWriter(str(run_dir / "tensorboard"), flush_secs=10)
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Every line is flushed, so that a job which dies leaves all of its numbers."""
+        now = time.time()
+        finite = {name: value if np.isfinite(value) else None for name, value in values.items()}
+        self._jsonl.write(json.dumps({"step": step, "time": now, **finite}) + "\n")
+        self._jsonl.flush()
+        for name, value in values.items():
+            self._board.add_scalar(name, value, step, walltime=now)
+
+    def histogram(self, step: int, name: str, values: ArrayLike) -> None:
+        """Distribution of `values [N]`."""
+        self._board.add_histogram(name, np.asarray(values), step)
+
+    def text(self, step: int, name: str, markdown: str) -> None:
+        self._board.add_text(name, markdown, step)
+
+    def close(self) -> None:
+        self._jsonl.close()
+        self._board.close()

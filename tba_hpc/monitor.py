@@ -1,0 +1,170 @@
+"""From what happened in a step to the numbers and texts that a person looks at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tba_hpc.config import LoggingConfig
+from tba_hpc.distributed.trainer_exchange import Arrival
+from tba_hpc.intake import Intake
+from tba_hpc.metrics import MetricsWriter
+from tba_hpc.progress import Columns, ProgressDisplay
+from tba_hpc.replay.buffer import ReplayBuffer
+from tba_hpc.trajectory import SampledBatch, Trajectory
+
+COLUMNS: Columns = (
+    ("batch/reward", "reward", ".3f"),
+    ("batch/accuracy", "accuracy", ".3f"),
+    ("objective/loss", "loss", ".4f"),
+    ("objective/kl", "KL", ".3f"),
+    ("schedule/beta", "β", ".4g"),
+    ("staleness/mean", "staleness", ".1f"),
+    ("throughput/trajectories_per_second", "traj/s", ".0f"),
+    ("throughput/tokens_per_second", "tok/s", ".0f"),
+    ("buffer/size", "buffer", ".0f"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One optimizer step as trainer 0 saw it."""
+
+    step: int
+    """0, 1, …"""
+    batch: SampledBatch
+    metrics: dict[str, float]
+    """From the optimizer engine, with β and learning rate."""
+    busy_seconds: float
+    waiting_seconds: float
+    """For data, and for a sync that was late."""
+    sync_seconds: float
+    """Duration of the last sync, which ran beside training."""
+
+
+class Monitor:
+    """Writes metrics and moves the progress display, after every step."""
+
+    def __init__(
+        self,
+        config: LoggingConfig,
+        writer: MetricsWriter,
+        display: ProgressDisplay,
+        buffer: ReplayBuffer,
+        intake: Intake,
+        render: Callable[[Trajectory], str],
+    ) -> None:
+        """`render` shows a trajectory as Markdown."""
+        self._config = config
+        self._writer = writer
+        self._display = display
+        self._buffer = buffer
+        self._intake = intake
+        self._render = render
+        self._rates = SearcherRates()
+        self._arrival: Arrival | None = None
+
+    def step(self, report: StepReport) -> None:
+        done = report.step + 1
+        metrics = {
+            **batch_metrics(report.step, report.batch),
+            **_grouped(report.metrics),
+            **self._buffer_metrics(),
+            **self._searcher_metrics(),
+            "trainer/busy": report.busy_seconds / max(report.busy_seconds + report.waiting_seconds, 1e-9),
+            "trainer/step_seconds": report.busy_seconds,
+            "trainer/waiting_seconds": report.waiting_seconds,
+            "trainer/sync_seconds": report.sync_seconds,
+        }
+        self._writer.scalars(done, metrics)
+        if done % self._config.histograms_every == 0:
+            self._writer.histogram(done, "staleness", staleness(report.step, report.batch))
+        if done % self._config.samples_every == 0:
+            self._write_samples(done, report.batch)
+        self._display.update(done, metrics)
+
+    def _buffer_metrics(self) -> dict[str, float]:
+        stats = self._buffer.stats()
+        return {
+            "buffer/size": len(self._buffer),
+            "buffer/queries": stats.queries,
+            "buffer/in_ram": stats.in_ram,
+            "buffer/on_disk": stats.on_disk,
+            "buffer/evicted": stats.evicted,
+            "buffer/lost": stats.lost,
+            "buffer/received": self._intake.received,
+            "buffer/duplicate_share": self._intake.duplicates / max(self._intake.received, 1),
+        }
+
+    def _searcher_metrics(self) -> dict[str, float]:
+        if self._intake.last is not None and self._intake.last is not self._arrival:
+            self._arrival = self._intake.last
+            self._rates.update(self._arrival.headers)
+        return self._rates.values
+
+    def _write_samples(self, done: int, batch: SampledBatch) -> None:
+        chosen = np.linspace(0, len(batch) - 1, min(self._config.samples, len(batch))).astype(int)
+        for number, trajectory in enumerate(batch.trajectories.select(chosen)):
+            self._writer.text(done, f"samples/{number}", self._render(trajectory))
+
+
+class SearcherRates:
+    """Rates of all searchers together, from the running totals in their headers over the last ten seconds or so."""
+
+    _WINDOW_SECONDS = 10.0
+
+    def __init__(self) -> None:
+        self._history: list[tuple[float, np.ndarray]] = []
+        self.values: dict[str, float] = {}
+
+    def update(self, headers: np.ndarray) -> None:
+        """`headers [n]` of `round.HEADER`."""
+        now = time.monotonic()
+        names = ("generated", "tokens", "busy_seconds", "waiting_seconds")
+        totals = np.array([headers[name].sum() for name in names], np.float64)
+        self._history.append((now, totals))
+        while len(self._history) > 2 and now - self._history[1][0] > self._WINDOW_SECONDS:
+            self._history.pop(0)
+        since, before = self._history[0]
+        generated, tokens, busy, waiting = totals - before if now > since else np.zeros(4)
+        seconds = max(now - since, 1e-9)
+        self.values = {
+            "throughput/trajectories_per_second": generated / seconds,
+            "throughput/tokens_per_second": tokens / seconds,
+            "searcher/busy": busy / (seconds * len(headers)),
+            "searcher/waiting": waiting / (seconds * len(headers)),
+            "searcher/longest_idle_seconds": float(headers["idle_seconds"].max()),
+            "searcher/generated": float(headers["generated"].sum()),
+        }
+
+
+def batch_metrics(step: int, batch: SampledBatch) -> dict[str, float]:
+    """Means over the batch that step `step` learned from."""
+    rows = batch.trajectories.rows
+    stale = staleness(step, batch)
+    return {
+        "batch/reward": float(rows["reward"].mean()),
+        "batch/accuracy": float(rows["correct"].mean()),
+        "batch/response_tokens": float(rows["response_length"].mean()),
+        "batch/truncated": float(1 - rows["finished"].mean()),
+        "batch/recent": float(batch.recent.mean()),
+        "staleness/mean": float(stale.mean()),
+        "staleness/max": float(stale.max()),
+    }
+
+
+def staleness(step: int, batch: SampledBatch) -> np.ndarray:
+    """`[N]` optimizer steps between the weights that sampled a trajectory and those that learn from it."""
+    age: np.ndarray = step - batch.trajectories.rows["policy_version"]
+    return age
+
+
+def _grouped(metrics: dict[str, float]) -> dict[str, float]:
+    """Engine metrics under the headings they have in TensorBoard."""
+    schedule = dict.fromkeys(("beta", "learning_rate"), "schedule")
+    optimizer = dict.fromkeys(("grad_norm", "skipped_updates", "micro_batches", "tokens"), "optimizer")
+    folders = schedule | optimizer
+    return {f"{folders.get(name, 'objective')}/{name}": value for name, value in metrics.items()}

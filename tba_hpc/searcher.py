@@ -1,0 +1,173 @@
+"""The searcher: prompts → rollouts → rewards → trajectories → trainer, over and over, with whatever weights came
+last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from tba_hpc.config import RolloutConfig, RunConfig
+from tba_hpc.distributed.searcher_exchange import SearcherExchange
+from tba_hpc.models import Sequences, token_logprobs
+from tba_hpc.optim.micro_batches import plan
+from tba_hpc.prompts import PromptStream
+from tba_hpc.rollout.engine import Rollout, RolloutEngine, SamplingParams
+from tba_hpc.rollout.text import decode_responses, encode_prompts
+from tba_hpc.tasks.base import Score, Task
+from tba_hpc.trajectory import ROW_DTYPE, Prompt, TrajectoryBatch
+
+
+class ReferencePolicy:
+    """π_ref, which scores every response once, where it was sampled."""
+
+    def __init__(
+        self, model: PreTrainedModel, pad_token_id: int, temperature: float, chunk_tokens: int, batch_tokens: int
+    ) -> None:
+        self._model = model
+        self._pad_token_id = pad_token_id
+        self._temperature = temperature
+        self._chunk_tokens = chunk_tokens
+        self._batch_tokens = batch_tokens
+        self.version = 0
+
+    @torch.no_grad()
+    def score(self, batch: TrajectoryBatch) -> TrajectoryBatch:
+        """The batch with log π_ref of its response tokens filled in."""
+        lengths = batch.rows["prompt_length"] + batch.rows["response_length"]
+        logprobs = np.zeros(len(batch.response_tokens), np.float32)
+        starts = batch.response_offsets
+        for part in plan(lengths, np.arange(len(batch), dtype=np.int32), self._batch_tokens):
+            sequences = Sequences.from_trajectories(batch.select(part.indices), self._pad_token_id, self._model.device)
+            values = token_logprobs(self._model, sequences, self._temperature, self._chunk_tokens)
+            for row, row_values in zip(part.indices, values.cpu().numpy(), strict=True):
+                start, end = starts[row], starts[row + 1]
+                logprobs[start:end] = row_values[: end - start]
+        return replace(batch, reference_logprobs=logprobs)
+
+
+class Searcher:
+    """Owns the main thread of a searcher rank."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        index: int,
+        n_searchers: int,
+        task: Task[Any],
+        tokenizer: PreTrainedTokenizerBase,
+        engine: RolloutEngine,
+        reference: ReferencePolicy,
+        exchange: SearcherExchange,
+    ) -> None:
+        self._config = config
+        self._index = index
+        self._task = task
+        self._tokenizer = tokenizer
+        self._engine = engine
+        self._reference = reference
+        self._exchange = exchange
+        self._prompts = PromptStream(task.size("train"), config.seed, index, n_searchers)
+        self._batches = 0
+        self._quota = config.synchronous_queries(index, n_searchers)
+
+    def run(self) -> None:
+        """Waits for the first weights; from then on for nothing but an outbox that is full, or, in synchronous mode,
+        for the next weights. Returns when trainer 0 ends the run."""
+        self._exchange.start()
+        self._wait_for_weights(-1)
+        while not self._exchange.stopped():
+            if self._config.synchronous:
+                self._search(self._quota)
+                self._wait_for_weights(self._engine.version)
+            else:
+                self._search(self._config.rollout.queries_per_batch)
+                self._exchange.staged.commit(self._engine)
+        self._exchange.join()
+
+    def _wait_for_weights(self, beyond: int) -> None:
+        started = time.monotonic()
+        seconds = self._config.distributed.timeout_seconds
+        self._exchange.staged.wait_beyond(beyond, self._exchange.stopped, seconds)
+        self._exchange.stats.record_waiting(time.monotonic() - started)
+        while not (self._exchange.stopped() or self._exchange.staged.commit(self._engine)):
+            time.sleep(1e-3)
+
+    def _search(self, n_queries: int) -> None:
+        """Works through the next `n_queries` prompts and offers what came of them."""
+        per_batch = self._config.rollout.queries_per_batch
+        for start in range(0, n_queries, per_batch):
+            started = time.monotonic()
+            ids = self._prompts.take(min(per_batch, n_queries - start))
+            batch = self.collect([self._task.prompt("train", i) for i in ids])
+            busy = time.monotonic() - started
+            self._exchange.stats.record(len(batch), len(batch.response_tokens), self._engine.version, busy)
+            waited = self._exchange.outbox.offer(batch, self._config.distributed.timeout_seconds)
+            self._exchange.stats.record_waiting(waited)
+
+    def collect(self, prompts: Sequence[Prompt]) -> TrajectoryBatch:
+        """Samples, scores and packs S trajectories for each prompt; fewer if the run stops meanwhile."""
+        params = sampling_params(self._config.rollout, (self._config.seed, self._index, self._batches))
+        self._batches += 1
+        tokens = encode_prompts(self._tokenizer, prompts, self._config.rollout.max_prompt_tokens)
+        sampled = self._engine.generate(tokens, params, self._exchange.stopped)
+        query = [q for q, group in enumerate(sampled) for _ in group]
+        rollouts = [rollout for group in sampled for rollout in group]
+        scores = self._task.score([prompts[q] for q in query], decode_responses(self._tokenizer, rollouts))
+        if len(scores) != len(rollouts):
+            raise ValueError(f"task {self._config.task.name} scored {len(scores)} of {len(rollouts)} responses")
+        batch = self._to_batch(rollouts, scores, np.array([p.id for p in prompts])[query], [tokens[q] for q in query])
+        batch.rows["temperature"] = params.temperature
+        return self._reference.score(batch)
+
+    def _to_batch(
+        self,
+        rollouts: Sequence[Rollout],
+        scores: Sequence[Score],
+        prompt_ids: NDArray[np.int64],
+        prompts: Sequence[NDArray[np.int32]],
+    ) -> TrajectoryBatch:
+        """Trajectories without log π_ref and temperature."""
+        if not rollouts:
+            return TrajectoryBatch.empty()
+        rows = np.zeros(len(rollouts), ROW_DTYPE)
+        rows["prompt_id"] = prompt_ids
+        rows["policy_version"] = self._engine.version
+        rows["reference_version"] = self._reference.version
+        rows["searcher"] = self._index
+        rows["prompt_length"] = [len(prompt) for prompt in prompts]
+        rows["response_length"] = [len(rollout.tokens) for rollout in rollouts]
+        rows["reward"] = [score.reward for score in scores]
+        rows["correct"] = [score.correct for score in scores]
+        rows["finished"] = [rollout.finished for rollout in rollouts]
+        if not np.isfinite(rows["reward"]).all():
+            raise ValueError(f"task {self._config.task.name} gave a reward that is not finite")
+        logprobs = np.concatenate([rollout.logprobs for rollout in rollouts])
+        return TrajectoryBatch(
+            rows,
+            np.concatenate(prompts),
+            np.concatenate([rollout.tokens for rollout in rollouts]),
+            logprobs,
+            np.zeros_like(logprobs),
+        )
+
+
+def sampling_params(config: RolloutConfig, seed: tuple[int, int, int]) -> SamplingParams:
+    """The run's sampling settings, or now and then those of exploration; a function of the seed alone."""
+    random = np.random.default_rng(seed)
+    temperature, top_p, explore = config.temperature, config.top_p, config.exploration
+    if explore and random.random() < explore.fraction:
+        temperature, top_p = random.uniform(*explore.temperature), random.uniform(*explore.top_p)
+    return SamplingParams(
+        samples=config.samples_per_query,
+        max_tokens=config.max_response_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        seed=int(random.integers(2**63)),
+    )
