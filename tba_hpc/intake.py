@@ -23,12 +23,15 @@ class Intake:
         self._config = config
         self._exchange = exchange
         self._buffer = buffer
+        self._sync = -1
         self.received = 0
         """Trajectories that have arrived, duplicates included."""
         self.duplicates = 0
         """Of these, exact duplicates of one held already."""
         self.last: Arrival | None = None
         """The latest round's arrival, whose headers tell how the searchers are doing."""
+        self.latest_sync: list[TrajectoryBatch] = []
+        """What the latest sync and the rounds after it have brought: how the policy does now, duplicates included."""
 
     def prepare(self, step: int) -> float:
         """Takes in what has arrived and waits until step `step` (0, 1, …) has data to learn from. Returns the seconds
@@ -50,6 +53,9 @@ class Intake:
 
     def _add(self, batch: TrajectoryBatch, sync: int) -> None:
         if len(batch):
+            if sync != self._sync:
+                self._sync, self.latest_sync = sync, []
+            self.latest_sync.append(batch)
             self.received += len(batch)
             self.duplicates += self._buffer.add(batch, sync).duplicates
 

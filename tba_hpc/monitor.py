@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +14,11 @@ from tba_hpc.intake import Intake
 from tba_hpc.metrics import MetricsWriter
 from tba_hpc.progress import Columns, ProgressDisplay
 from tba_hpc.replay.buffer import ReplayBuffer
-from tba_hpc.trajectory import SampledBatch, Trajectory
+from tba_hpc.trajectory import SampledBatch, Trajectory, TrajectoryBatch
 
 COLUMNS: Columns = (
-    ("batch/reward", "reward", ".3f"),
-    ("batch/accuracy", "accuracy", ".3f"),
+    ("rollout/reward", "reward", ".3f"),
+    ("rollout/accuracy", "accuracy", ".3f"),
     ("objective/loss", "loss", ".4f"),
     ("objective/kl", "KL", ".3f"),
     ("schedule/beta", "β", ".4g"),
@@ -73,6 +73,7 @@ class Monitor:
             **batch_metrics(report.step, report.batch),
             **_grouped(report.metrics),
             **self._buffer_metrics(),
+            **rollout_metrics(self._intake.latest_sync),
             **self._searcher_metrics(),
             "trainer/busy": report.busy_seconds / max(report.busy_seconds + report.waiting_seconds, 1e-9),
             "trainer/step_seconds": report.busy_seconds,
@@ -139,6 +140,20 @@ class SearcherRates:
             "searcher/longest_idle_seconds": float(headers["idle_seconds"].max()),
             "searcher/generated": float(headers["generated"].sum()),
         }
+
+
+def rollout_metrics(batches: Sequence[TrajectoryBatch]) -> dict[str, float]:
+    """Means over what the searchers sampled last: how good the policy is. The batches learned from say little about
+    that, as the buffer keeps duplicates once and favours what it is told to favour."""
+    if not batches:
+        return {}
+    rows = np.concatenate([batch.rows for batch in batches])
+    return {
+        "rollout/reward": float(rows["reward"].mean()),
+        "rollout/accuracy": float(rows["correct"].mean()),
+        "rollout/response_tokens": float(rows["response_length"].mean()),
+        "rollout/truncated": float(1 - rows["finished"].mean()),
+    }
 
 
 def batch_metrics(step: int, batch: SampledBatch) -> dict[str, float]:

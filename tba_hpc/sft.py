@@ -42,39 +42,54 @@ def run_sft(config: SftConfig, report: Callable[[dict[str, float]], None]) -> Sf
     checkpoint = config.run_dir / "final"
     if checkpoint.exists():
         raise ValueError(f"{checkpoint} exists: move it away, or choose another run_dir")
-    task = make_task(config.task)
-    model, tokenizer = _start(config, task)
-    corpus = _corpus(config, task, model, tokenizer)
-    steps, evaluation = _train(config, model, tokenizer, task, corpus, report)
-    model.save_pretrained(checkpoint)
-    tokenizer.save_pretrained(checkpoint)
+    setup = _setup(config)
+    steps, evaluation = _train(setup, _corpus(setup), report)
+    setup.model.save_pretrained(checkpoint)
+    setup.tokenizer.save_pretrained(checkpoint)
     return SftResult(checkpoint, steps, evaluation)
 
 
-def _start(config: SftConfig, task: Task[Any]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model to train and its tokenizer."""
+@dataclass(frozen=True, slots=True)
+class _Setup:
+    """What every part of the training needs."""
+
+    config: SftConfig
+    task: Task[Any]
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    max_prompt_tokens: int
+    """What the model's positions leave for a prompt."""
+    chunk_tokens: int
+    """Logits exist for this many tokens at a time."""
+
+
+def _setup(config: SftConfig) -> _Setup:
+    task = make_task(config.task)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if config.model is not None:
-        return load_policy(config.model.path, config.model, device), load_tokenizer(config.model.path)
-    assert config.init is not None  # the configuration has one or the other
-    tokenizer = task.new_tokenizer()
-    return fresh_llama(config.init, tokenizer, config.seed).to(device), tokenizer  # type: ignore[arg-type]
+        model, tokenizer = load_policy(config.model.path, config.model, device), load_tokenizer(config.model.path)
+        chunk_tokens = config.model.logprob_chunk_tokens
+    else:
+        assert config.init is not None  # the configuration has one or the other
+        tokenizer = task.new_tokenizer()
+        model = fresh_llama(config.init, tokenizer, config.seed).to(device)  # type: ignore[arg-type]
+        chunk_tokens = ModelConfig.model_fields["logprob_chunk_tokens"].default
+    positions = getattr(model.config, "max_position_embeddings", 2**31)
+    return _Setup(config, task, model, tokenizer, positions - config.max_response_tokens, chunk_tokens)
 
 
-def _corpus(
-    config: SftConfig, task: Task[Any], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> TrajectoryBatch:
+def _corpus(setup: _Setup) -> TrajectoryBatch:
     """Every problem of the training split with its solution for a response."""
+    task, tokenizer, limit = setup.task, setup.tokenizer, setup.config.max_response_tokens
     prompts = [task.prompt("train", i) for i in range(task.size("train"))]
-    prompt_tokens = encode_prompts(tokenizer, prompts, _max_prompt_tokens(config, model))
-    texts = [task.solution(prompt) for prompt in prompts]
-    solutions = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    longest = max(range(len(prompts)), key=lambda i: len(solutions[i]))
-    if len(solutions[longest]) + 1 > config.max_response_tokens:
-        raise ValueError(
-            f"the solution of prompt {longest} has {len(solutions[longest]) + 1} tokens with the end-of-sequence "
-            f"token, more than max_response_tokens = {config.max_response_tokens}"
-        )
+    prompt_tokens = encode_prompts(tokenizer, prompts, setup.max_prompt_tokens)
+    solutions = tokenizer([task.solution(prompt) for prompt in prompts], add_special_tokens=False)["input_ids"]
+    for prompt, solution in zip(prompts, solutions, strict=True):
+        if len(solution) + 1 > limit:
+            raise ValueError(
+                f"the solution of prompt {prompt.id} ({prompt.text[:60]!r}) has {len(solution) + 1} tokens with the "
+                f"end-of-sequence token, more than max_response_tokens = {limit}"
+            )
     return TrajectoryBatch.from_trajectories(
         [
             _demonstration(prompt.id, tokens, np.array([*solution, tokenizer.eos_token_id], np.int32))
@@ -102,35 +117,25 @@ def _demonstration(prompt_id: int, prompt: NDArray[np.int32], response: NDArray[
     )
 
 
-def _max_prompt_tokens(config: SftConfig, model: PreTrainedModel) -> int:
-    """What the model's positions leave for a prompt."""
-    positions: int = getattr(model.config, "max_position_embeddings", 2**31)
-    return positions - config.max_response_tokens
-
-
 def _train(
-    config: SftConfig,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    task: Task[Any],
-    corpus: TrajectoryBatch,
-    report: Callable[[dict[str, float]], None],
+    setup: _Setup, corpus: TrajectoryBatch, report: Callable[[dict[str, float]], None]
 ) -> tuple[int, EvaluationResult | None]:
     """Number of steps done, and the evaluation after the last of them."""
-    training, evaluation = config.training, None
-    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=training.weight_decay)
-    for step, rows in enumerate(_shuffled_batches(len(corpus), training.batch_size, config.seed)):
+    training, evaluation = setup.config.training, None
+    optimizer = torch.optim.AdamW(setup.model.parameters(), weight_decay=training.weight_decay)
+    batches = _shuffled_batches(len(corpus), training.batch_size, setup.config.seed)
+    for step in range(training.max_steps):
         learning_rate = training.learning_rate(step)
-        metrics = _step(config, model, tokenizer, optimizer, corpus.select(rows), learning_rate)
+        metrics = _step(setup, optimizer, corpus.select(next(batches)), learning_rate)
         metrics |= {"step": float(step), "learning_rate": learning_rate}
-        done = step + 1
-        if config.evaluation.problems and (done % training.evaluate_every == 0 or done == training.max_steps):
-            evaluation = _evaluate(config, model, tokenizer, task)
+        due = (step + 1) % training.evaluate_every == 0 or step + 1 == training.max_steps
+        if due and setup.config.evaluation.problems:
+            evaluation = _evaluate(setup)
             metrics["accuracy"] = evaluation.accuracy
         report(metrics)
-        if done == training.max_steps or metrics.get("accuracy", 0.0) >= training.stop_at_accuracy:
-            return done, evaluation
-    raise AssertionError("the batches never end")
+        if metrics.get("accuracy", 0.0) >= training.stop_at_accuracy:
+            return step + 1, evaluation
+    return training.max_steps, evaluation
 
 
 def _shuffled_batches(n: int, batch_size: int, seed: int) -> Iterator[NDArray[np.int64]]:
@@ -142,19 +147,15 @@ def _shuffled_batches(n: int, batch_size: int, seed: int) -> Iterator[NDArray[np
 
 
 def _step(
-    config: SftConfig,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    optimizer: torch.optim.Optimizer,
-    batch: TrajectoryBatch,
-    learning_rate: float,
+    setup: _Setup, optimizer: torch.optim.Optimizer, batch: TrajectoryBatch, learning_rate: float
 ) -> dict[str, float]:
-    """One optimizer step on the mean cross-entropy of the solutions' tokens, at temperature 1."""
-    chunk_tokens = (config.model or ModelConfig(path="")).logprob_chunk_tokens
-    sequences = Sequences.from_trajectories(batch, tokenizer.pad_token_id, model.device)
-    loss = -token_logprobs(model, sequences, 1.0, chunk_tokens).sum() / len(batch.response_tokens)
+    """One optimizer step on the mean cross-entropy of the solutions' tokens."""
+    model, max_grad_norm = setup.model, setup.config.training.max_grad_norm
+    sequences = Sequences.from_trajectories(batch, setup.tokenizer.pad_token_id, model.device)
+    logprobs = token_logprobs(model, sequences, temperature=1.0, chunk_tokens=setup.chunk_tokens)
+    loss = -logprobs.sum() / len(batch.response_tokens)
     loss.backward()  # type: ignore[no-untyped-call]
-    grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.training.max_grad_norm)
+    grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
     for group in optimizer.param_groups:
         group["lr"] = learning_rate
     optimizer.step()
@@ -162,17 +163,15 @@ def _step(
     return {"loss": loss.item(), "grad_norm": grad_norm.item()}
 
 
-def _evaluate(
-    config: SftConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: Task[Any]
-) -> EvaluationResult:
-    settings = config.evaluation
+def _evaluate(setup: _Setup) -> EvaluationResult:
+    settings = setup.config.evaluation
     return evaluate(
-        HFEngine(model, tokenizer.eos_token_id),
-        task,
-        tokenizer,
+        HFEngine(setup.model, setup.tokenizer.eos_token_id),
+        setup.task,
+        setup.tokenizer,
         settings.split,
         settings.problems,
         settings.batch_size,
-        _max_prompt_tokens(config, model),
-        config.max_response_tokens,
+        setup.max_prompt_tokens,
+        setup.config.max_response_tokens,
     )

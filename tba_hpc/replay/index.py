@@ -159,9 +159,11 @@ class ReplayIndex:
         self._next_sequence += len(prompt_ids)
         sequences = np.arange(first, self._next_sequence)
         entries = _structured(ENTRY_DTYPE, sequence=sequences, hash=hashes, reward=rewards)
-        duplicates, surplus = [sequences[:0]], [sequences[:0]]
-        for prompt_id, members in _grouped(prompt_ids):
-            duplicates += self._add_to_query(prompt_id, entries[members])
+        repeated = _repeated_later(prompt_ids, hashes)
+        duplicates, surplus = [sequences[repeated]], [sequences[:0]]
+        entries, entry_prompts = np.delete(entries, repeated), np.delete(prompt_ids, repeated)
+        for prompt_id, members in _grouped(entry_prompts):
+            duplicates.append(self._add_to_query(prompt_id, entries[members]))
             surplus.append(self._drop_oldest_of_query(prompt_id))
         self._timeline.append(_structured(_TIMELINE_DTYPE, sequence=sequences, prompt_id=prompt_ids))
         surplus += self._drop_oldest_of_all()
@@ -180,25 +182,19 @@ class ReplayIndex:
             self._settle(prompt_id, queue)
         self._size -= len(sequences)
 
-    def _add_to_query(self, prompt_id: int, entries: NDArray[np.void]) -> list[NDArray[np.int64]]:
-        """Adds entries `[n]`, n > 0; the sequence numbers of the duplicates this drops."""
+    def _add_to_query(self, prompt_id: int, entries: NDArray[np.void]) -> NDArray[np.int64]:
+        """Adds entries `[n]`, n > 0, of different hashes; the sequence numbers of the old ones they replace."""
         queue = self._by_query.get(prompt_id)
         if queue is None:
             queue = self._by_query[prompt_id] = EntryQueue(entries[:0])
             self._queries.add(prompt_id)
         if prompt_id not in self._recent_queries:
             self._recent_queries.add(prompt_id)
-        hashes, last = np.unique(entries["hash"][::-1], return_index=True)
-        newest = np.zeros(len(entries), np.bool_)
-        newest[len(entries) - 1 - last] = True
-        self._size += int(newest.sum())
-        duplicates = [entries["sequence"][~newest]]
-        repeated = _contained(queue.entries["hash"], hashes)
-        if repeated.any():
-            duplicates.append(queue.keep(~repeated))
-            self._size -= len(duplicates[-1])
-        queue.append(entries[newest])
-        return duplicates
+        replaced = _contained(queue.entries["hash"], np.sort(entries["hash"]))
+        dropped = queue.keep(~replaced) if replaced.any() else np.empty(0, np.int64)
+        queue.append(entries)
+        self._size += len(entries) - len(dropped)
+        return dropped
 
     def _drop_oldest_of_query(self, prompt_id: int) -> NDArray[np.int64]:
         """Drops what a query has beyond its share; the sequence numbers."""
@@ -216,8 +212,8 @@ class ReplayIndex:
             for prompt_id in np.unique(oldest["prompt_id"]).tolist():
                 queue = self._by_query.get(prompt_id)
                 if queue is not None and (n := queue.count_below(int(oldest["sequence"][-1]) + 1)):
-                    yield queue.drop_oldest(n)
                     self._size -= n
+                    yield queue.drop_oldest(n)
                     self._settle(prompt_id, queue)
 
     def _settle(self, prompt_id: int, queue: EntryQueue) -> None:
@@ -232,14 +228,12 @@ class ReplayIndex:
         """Rebuilds the timeline once most of it is gone from the index: O(log n) for each trajectory that went."""
         if len(self._timeline) <= 2 * self._size + _TIMELINE_SLACK:
             return
-        sequences = np.concatenate([np.empty(0, np.int64), *(q.entries["sequence"] for q in self._by_query.values())])
-        prompt_ids = np.repeat(
-            np.fromiter(self._by_query, np.int64), np.fromiter(map(len, self._by_query.values()), np.int64)
-        )
+        queues = self._by_query.values()
+        sequences = np.concatenate([np.empty(0, np.int64), *(queue.entries["sequence"] for queue in queues)])
+        prompt_ids = np.repeat(np.fromiter(self._by_query, np.int64), [len(queue) for queue in queues])
         order = np.argsort(sequences)
-        self._timeline = EntryQueue(
-            _structured(_TIMELINE_DTYPE, sequence=sequences[order], prompt_id=prompt_ids[order])
-        )
+        entries = _structured(_TIMELINE_DTYPE, sequence=sequences[order], prompt_id=prompt_ids[order])
+        self._timeline = EntryQueue(entries)
 
 
 def _structured(dtype: np.dtype[np.void], **columns: NDArray[np.generic]) -> NDArray[np.void]:
@@ -256,6 +250,14 @@ def _grouped(keys: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp]]]:
     cuts = np.flatnonzero(np.diff(keys[order])) + 1
     for members in np.split(order, cuts) if len(keys) else []:
         yield int(keys[members[0]]), members
+
+
+def _repeated_later(prompt_ids: NDArray[np.int64], hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Positions of those that have a later one of the same prompt and hash."""
+    order = np.lexsort((hashes, prompt_ids))
+    followed = (np.diff(prompt_ids[order]) == 0) & (np.diff(hashes[order]) == 0)
+    repeated: NDArray[np.intp] = order[:-1][followed]
+    return repeated
 
 
 def _contained(values: NDArray[np.generic], ascending: NDArray[np.generic]) -> NDArray[np.bool_]:

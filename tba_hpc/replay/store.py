@@ -14,7 +14,8 @@ from tba_hpc.trajectory import TrajectoryBatch
 
 log = logging.getLogger(__name__)
 
-_LEAST_TARGET = 2**20  # bytes; a file has a few kilobytes of its own, which must not come to matter
+_LEAST_SEGMENT = 2**20  # bytes; a file has a few kilobytes of its own, which must not come to matter
+_LARGEST_RAM_BLOCK = 2**20  # bytes; to find one trajectory in a block takes time in proportion to its size
 
 OnLost = Callable[[NDArray[np.int64]], None]
 """Told the sequence numbers, ascending, of trajectories that a damaged segment held."""
@@ -22,9 +23,14 @@ OnLost = Callable[[NDArray[np.int64]], None]
 
 class RamTier(Tier[TrajectoryBatch]):
     def __init__(self, target: int) -> None:
-        """`target`: bytes beyond which blocks do not merge."""
+        """`target`: size in bytes above which blocks are split and up to which they merge."""
         super().__init__()
         self._target = target
+
+    def append(self, batch: TrajectoryBatch, sequences: NDArray[np.int64]) -> None:
+        part = np.cumsum(trajectory_bytes(batch.rows)) // self._target
+        for piece in np.split(np.arange(len(batch)), np.flatnonzero(np.diff(part)) + 1):
+            super().append(batch.select(piece), sequences[piece])
 
     def _put(self, batch: TrajectoryBatch) -> TrajectoryBatch:
         return batch
@@ -81,18 +87,15 @@ class BlockStore:
     def __init__(self, segments: SegmentDirectory, memory_limit: int, segment_bytes: int, on_lost: OnLost) -> None:
         """`memory_limit` and `segment_bytes` in bytes."""
         self._memory_limit = memory_limit
-        self._target = min(segment_bytes, max(memory_limit, _LEAST_TARGET))
+        self._target = min(segment_bytes, max(memory_limit, _LEAST_SEGMENT))
         self._segments = segments
-        self.ram = RamTier(self._target)
+        self.ram = RamTier(min(self._target, _LARGEST_RAM_BLOCK))
         self.disk = DiskTier(segments, self._target, on_lost)
 
     def append(self, batch: TrajectoryBatch, sequences: NDArray[np.int64]) -> None:
-        """Adds trajectories, newer than all held. The batch must own its arrays. Raises `OSError` if RAM is full
-        and a segment cannot be written."""
-        part = np.cumsum(trajectory_bytes(batch.rows)) // self._target
-        cuts = np.flatnonzero(np.diff(part)) + 1
-        for piece in np.split(np.arange(len(batch)), cuts):
-            self.ram.append(batch.select(piece) if len(cuts) else batch, sequences[piece])
+        """Adds trajectories, newer than all held. Raises `OSError` if RAM is full and a segment cannot
+        be written."""
+        self.ram.append(batch, sequences)
         while self.ram.nbytes > self._memory_limit:
             self._spill()
 

@@ -277,8 +277,7 @@ def test_disk_and_ram_stay_within_twice_what_is_alive(tmp_path):
         prompts = rng.zipf(1.3, size=100) % 200
         buffer.add(
             make_batch(
-                Item(int(p), (int(rng.integers(3)),) * int(n), arrival)
-                for p, n in zip(prompts, lengths, strict=True)
+                Item(int(p), (int(rng.integers(3)),) * int(n), arrival) for p, n in zip(prompts, lengths, strict=True)
             ),
             arrival,
         )

@@ -1,0 +1,96 @@
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tba_hpc.evaluator import evaluate, wilson_interval
+from tba_hpc.rollout.engine import Rollout
+from tba_hpc.tasks.arithmetic import Arithmetic
+
+TASK = Arithmetic({"max_operand": 20})
+TOKENIZER = TASK.new_tokenizer()
+SIZE = TASK.size("test")
+
+
+class ScriptedEngine:
+    """Adds rightly, except that it says 7 where the first operand is odd, and stops without an end below 10."""
+
+    version = 0
+
+    def __init__(self):
+        self.batches, self.params = [], []
+
+    def generate(self, prompts, params, should_stop=lambda: False):
+        texts = [TOKENIZER.decode(prompt.tolist()).removeprefix("<bos>") for prompt in prompts]
+        self.batches.append(texts)
+        self.params.append(params)
+        return [[self.respond(text)] for text in texts]
+
+    def respond(self, text):
+        a, b = operands(text)
+        tokens = TOKENIZER(str(a + b if a % 2 == 0 else 7), add_special_tokens=False)["input_ids"]
+        finished = a >= 10
+        tokens = np.array(tokens + [TOKENIZER.eos_token_id] * finished, np.int32)
+        return Rollout(tokens, np.zeros(len(tokens), np.float32), finished)
+
+
+def operands(text):
+    a, b = text.removesuffix("=").split("+")
+    return int(a), int(b)
+
+
+def run(engine, problems=0, batch_size=4):
+    return evaluate(engine, TASK, TOKENIZER, "test", problems, batch_size, 10, 5)
+
+
+def test_counts_lengths_and_records():
+    result = run(ScriptedEngine())
+    prompts = [TASK.prompt("test", i) for i in range(SIZE)]
+    pairs = [operands(prompt.text) for prompt in prompts]
+    right = [a % 2 == 0 or a + b == 7 for a, b in pairs]
+    lengths = [len(str(a + b)) if a % 2 == 0 else 1 for a, b in pairs]
+    ended = [a >= 10 for a, _ in pairs]
+    assert [record.correct for record in result.records] == right
+    assert [record.prompt for record in result.records] == [prompt.text for prompt in prompts]
+    assert [record.answer for record in result.records] == [prompt.answer for prompt in prompts]
+    assert all((record.response == record.answer) == record.correct for record in result.records)
+    assert (result.correct, result.problems) == (sum(right), SIZE)
+    assert result.accuracy == sum(right) / SIZE
+    assert result.mean_response_length == pytest.approx(np.mean(lengths) + np.mean(ended))
+    assert result.finished_fraction == pytest.approx(np.mean(ended))
+    assert result.confidence_interval == wilson_interval(sum(right), SIZE)
+    assert list(asdict(result.records[0])) == ["prompt", "response", "answer", "correct"]
+
+
+@pytest.mark.parametrize(("problems", "expected"), [(0, SIZE), (5, 5), (10**6, SIZE)])
+def test_the_first_problems_are_answered_greedily_in_batches(problems, expected):
+    engine = ScriptedEngine()
+    assert run(engine, problems).problems == expected
+    assert sum(engine.batches, []) == [TASK.prompt("test", i).text for i in range(expected)]
+    assert max(map(len, engine.batches)) == 4
+    assert {(p.temperature, p.samples, p.max_tokens) for p in engine.params} == {(0.0, 1, 5)}
+
+
+@pytest.mark.parametrize(("problems", "batch_size"), [(-1, 4), (5, 0)])
+def test_nonsense_is_refused(problems, batch_size):
+    with pytest.raises(ValueError, match=f"problems = {problems} .* batch_size = {batch_size}"):
+        run(ScriptedEngine(), problems, batch_size)
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "expected"),
+    [(0, 10, (0.0, 0.2775)), (5, 10, (0.2366, 0.7634)), (10, 10, (0.7225, 1.0)), (81, 263, (0.2553, 0.3662))],
+)
+def test_wilson_interval_has_the_published_values(successes, trials, expected):
+    assert wilson_interval(successes, trials) == pytest.approx(expected, abs=1e-4)
+
+
+@given(st.integers(1, 10**6), st.data())
+def test_wilson_interval_contains_the_proportion_and_stays_in_the_unit_interval(trials, data):
+    successes = data.draw(st.integers(0, trials))
+    low, high = wilson_interval(successes, trials)
+    assert 0 <= low <= successes / trials + 1e-12
+    assert successes / trials - 1e-12 <= high <= 1
+    assert high - low <= wilson_interval(1, 2)[1]
