@@ -50,7 +50,7 @@ def train(
     if ranks is None:
         raise ConfigError("how many ranks? Give --ranks N (at least 2), or start this command with mpirun or srun")
     settings.check_world(ranks)
-    sys.exit(run_local(rank_command(config, overrides or [], overwrite), ranks, mpiexec))
+    run_local(rank_command(config, overrides or [], overwrite), ranks, mpiexec)
 
 
 def _run_rank(config: Path, overrides: list[str], overwrite: bool) -> int:

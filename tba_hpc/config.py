@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import ByteSize, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from tba_hpc.schedules import BetaSchedule, LearningRateSchedule
+from tba_hpc.schedules import BetaSchedule, LearningRateSchedule, Linear
 from tba_hpc.settings import ConfigError, Settings, apply_overrides, read_yaml, validate
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -19,7 +19,7 @@ class ModelConfig(Settings):
     """Policy to start from: a folder in Hugging Face format, or a hub name."""
     reference: str | None = None
     """Reference policy π_ref; the start of the policy when not given."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    dtype: Literal["float32", "bfloat16"] = "float32"
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
@@ -95,6 +95,12 @@ class ObjectiveConfig(Settings):
     beta: BetaSchedule
     """β of the target posterior π_ref · exp(r/β)."""
 
+    @model_validator(mode="after")
+    def _beta_stays_positive(self) -> ObjectiveConfig:
+        if isinstance(self.beta, Linear) and min(self.beta.start, self.beta.end) <= 0:
+            raise ValueError(f"beta runs from {self.beta.start} to {self.beta.end}, but r/β needs β > 0 throughout")
+        return self
+
 
 class TrainerConfig(Settings):
     engine: Literal["torch"] = "torch"
@@ -145,6 +151,8 @@ class EvaluationConfig(Settings):
     problems: int = Field(512, ge=0)
     """Held-out problems answered greedily before and after training; 0 to skip."""
     batch_size: PositiveInt = 256
+    timeout_seconds: PositiveFloat = 3600.0
+    """Longest that trainer 0 may be busy with an evaluation while other ranks wait for it."""
 
 
 class LoggingConfig(Settings):
@@ -219,6 +227,12 @@ class RunConfig(Settings):
                 f"distributed.trainers = {trainers} and distributed.searchers = {searchers} need "
                 f"{trainers + searchers} ranks; this world has {ranks}"
             )
+
+    @property
+    def patience_seconds(self) -> float:
+        """Longest wait for trainer 0's main thread, which may meanwhile evaluate, wait for data or for a late sync.
+        These have bounds of their own, and trainer 0, who can name the culprit, is to give up first."""
+        return self.evaluation.timeout_seconds + 6 * self.distributed.timeout_seconds
 
     @property
     def synchronous(self) -> bool:

@@ -35,7 +35,7 @@ class Intake:
 
     def prepare(self, step: int) -> float:
         """Takes in what has arrived and waits until step `step` (0, 1, …) has data to learn from. Returns the seconds
-        waited. Raises `TimeoutError` naming how long each searcher has been silent."""
+        waited. Raises `TimeoutError` telling how long each searcher has been silent if nothing comes for too long."""
         started = time.monotonic()
         self._take(self._exchange.arrivals())
         self._wait_until(lambda: self.received >= self._needed(step), f"the data of step {step}")
@@ -64,8 +64,11 @@ class Intake:
         deadline = time.monotonic() + seconds
         while not enough():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{what} did not arrive within {seconds:.0f} s; {self._silence()}")
-            self._take(self._exchange.wait_for_arrivals(_ROUND_SECONDS))
+                raise TimeoutError(f"{what} is not complete, and for {seconds:.0f} s none came; {self._silence()}")
+            arrivals = self._exchange.wait_for_arrivals(_ROUND_SECONDS)
+            if any(len(batch) for arrival in arrivals for batch in arrival.batches):
+                deadline = time.monotonic() + seconds
+            self._take(arrivals)
 
     def _silence(self) -> str:
         if self.last is None:

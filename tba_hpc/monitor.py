@@ -20,7 +20,7 @@ COLUMNS: Columns = (
     ("rollout/reward", "reward", ".3f"),
     ("rollout/accuracy", "accuracy", ".3f"),
     ("objective/loss", "loss", ".4f"),
-    ("objective/kl", "KL", ".3f"),
+    ("rollout/kl", "KL", ".3f"),
     ("schedule/beta", "β", ".4g"),
     ("staleness/mean", "staleness", ".1f"),
     ("throughput/trajectories_per_second", "traj/s", ".0f"),
@@ -143,14 +143,16 @@ class SearcherRates:
 
 
 def rollout_metrics(batches: Sequence[TrajectoryBatch]) -> dict[str, float]:
-    """Means over what the searchers sampled last: how good the policy is. The batches learned from say little about
-    that, as the buffer keeps duplicates once and favours what it is told to favour."""
+    """Means over what the searchers sampled last: how good the policy is, and its KL divergence from the reference (nats a
+    response). The batches learned from say little about that: the buffer keeps duplicates once and favours some."""
     if not batches:
         return {}
     rows = np.concatenate([batch.rows for batch in batches])
+    log_ratio = sum(float((batch.behavior_logprobs - batch.reference_logprobs).sum()) for batch in batches)
     return {
         "rollout/reward": float(rows["reward"].mean()),
         "rollout/accuracy": float(rows["correct"].mean()),
+        "rollout/kl": log_ratio / len(rows),
         "rollout/response_tokens": float(rows["response_length"].mean()),
         "rollout/truncated": float(1 - rows["finished"].mean()),
     }

@@ -13,6 +13,7 @@ import torch
 from mpi4py import MPI
 from torch.distributed import ProcessGroup
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 from tba_hpc.config import RunConfig, load_run_config, to_yaml
 from tba_hpc.distributed.abort import abort_on_error
@@ -42,6 +43,7 @@ from tba_hpc.trainer import Trainer, follow
 from tba_hpc.trajectory import Trajectory
 
 logger = logging.getLogger(__name__)
+_START_UP_SECONDS = 600.0  # until the configuration, which has a bound of its own, is known
 
 
 def run_rank(comm: MPI.Intracomm, config_path: Path, overrides: list[str], overwrite: bool) -> int:
@@ -53,6 +55,7 @@ def run_rank(comm: MPI.Intracomm, config_path: Path, overrides: list[str], overw
     world = build_world(comm, config)
     with abort_on_error(comm, world.name):
         RunDir(config.run_dir).log_to_file(comm.rank, world.name)
+        disable_progress_bar()  # one for each model and rank would bury the run's own display
         logger.info("%s of %d ranks on %s, %d threads", world.name, comm.size, world.device, torch.get_num_threads())
         if world.role == "searcher":
             _search(config, world)
@@ -60,7 +63,7 @@ def run_rank(comm: MPI.Intracomm, config_path: Path, overrides: list[str], overw
             _lead(config, world)
         else:
             _follow(config, world)
-        finish_together(world, config.distributed.timeout_seconds)
+        finish_together(world, config.distributed.timeout_seconds if world.is_leader else config.patience_seconds)
         logger.info("done")
     return 0
 
@@ -77,24 +80,24 @@ def _agree_on_config(comm: MPI.Intracomm, path: Path, overrides: list[str], over
             text = config.model_dump_json()
         except ConfigError as error:
             show_error(error)
-    text = broadcast_text(comm, text)
+    text = broadcast_text(comm, text, _START_UP_SECONDS)
     return RunConfig.model_validate_json(text) if text else None
 
 
 def _search(config: RunConfig, world: World) -> None:
     task = make_task(config.task)
     tokenizer = load_tokenizer(config.model.path)
-    policy = load_policy(config.model.path, config.model, world.device)
+    policy = _load(config, world, config.model.path)
     engine = HFEngine(policy, _eos(tokenizer), version=-1)
     reference = ReferencePolicy(
-        load_policy(config.model.reference or config.model.path, config.model, world.device),
+        _load(config, world, config.model.reference or config.model.path),
         _pad(tokenizer),
         config.rollout.temperature,
         config.model.logprob_chunk_tokens,
         config.trainer.micro_batch_tokens,
     )
     assert world.exchange is not None
-    manifest = Manifest.from_json(broadcast_text(world.exchange, None))
+    manifest = Manifest.from_json(broadcast_text(world.exchange, None, config.distributed.timeout_seconds))
     manifest.check(Manifest.of(policy.named_parameters()), world.name)
     group = _weight_group(config, world)
     staged = StagedWeights(FlatWeights(manifest, world.device, config.distributed.bucket_bytes))
@@ -102,18 +105,33 @@ def _search(config: RunConfig, world: World) -> None:
     Searcher(config, world.index, world.n_searchers, task, tokenizer, engine, reference, exchange).run()
 
 
+def _load(config: RunConfig, world: World, path: str) -> PreTrainedModel:
+    """The model at `path` on this rank's device. Raises `ConfigError` if a trajectory could outgrow its positions."""
+    model = load_policy(path, config.model, world.device)
+    positions = getattr(model.config, "max_position_embeddings", None)
+    longest = config.rollout.max_prompt_tokens + config.rollout.max_response_tokens
+    if positions is not None and longest > positions:
+        raise ConfigError(
+            f"rollout.max_prompt_tokens + rollout.max_response_tokens = {longest} exceed the {positions} positions "
+            f"of the model at {path} (max_position_embeddings)"
+        )
+    return model
+
+
 def _weight_group(config: RunConfig, world: World) -> ProcessGroup:
-    """The group of trainer 0 and the searchers on which weights travel. Collective over the exchange."""
+    """The group of trainer 0 and the searchers on which weights travel. Collective over the exchange.
+
+    Its own bound is the longer one: it does not know whom it waits for, as the exchange does."""
     assert world.exchange is not None
     seconds = config.distributed.timeout_seconds
     store = open_store(world.exchange, world.host, seconds)
-    return make_group(store, "weights", world.exchange, world.device, seconds)
+    return make_group(store, "weights", world.exchange, world.host, world.device, 2 * seconds)
 
 
 def _follow(config: RunConfig, world: World) -> None:
-    group = TrainerGroup(world, config.distributed.timeout_seconds)
+    group = TrainerGroup(world, config.distributed.timeout_seconds, config.patience_seconds)
     tokenizer = load_tokenizer(config.model.path)
-    policy = load_policy(config.model.path, config.model, world.device)
+    policy = _load(config, world, config.model.path)
     follow(config, _optim_engine(config, world, group, policy, tokenizer), group)
 
 
@@ -139,12 +157,12 @@ def _optim_engine(
 def _lead(config: RunConfig, world: World) -> None:
     started = time.monotonic()
     assert world.exchange is not None
-    group = TrainerGroup(world, config.distributed.timeout_seconds)
+    group = TrainerGroup(world, config.distributed.timeout_seconds, config.patience_seconds)
     task, tokenizer = make_task(config.task), load_tokenizer(config.model.path)
-    policy = load_policy(config.model.path, config.model, world.device)
+    policy = _load(config, world, config.model.path)
     engine = _optim_engine(config, world, group, policy, tokenizer)
     manifest = Manifest.of(engine.named_parameters())
-    broadcast_text(world.exchange, manifest.to_json())
+    broadcast_text(world.exchange, manifest.to_json(), config.distributed.timeout_seconds)
     weight_group = _weight_group(config, world)
     flat = FlatWeights(manifest, world.device, config.distributed.bucket_bytes)
     exchange = TrainerExchange(world, flat, weight_group, config.distributed)
@@ -168,8 +186,8 @@ def _lead(config: RunConfig, world: World) -> None:
         train_started = time.monotonic()
         trainer.run()
         train_seconds = time.monotonic() - train_started
-    after = _evaluate(config, policy, task, tokenizer)
     engine.save_pretrained(run_dir.final, tokenizer)
+    after = _evaluate(config, policy, task, tokenizer)
     stats = buffer.stats()
     buffer.close()
     writer.close()

@@ -25,12 +25,12 @@ class RunDir:
     def prepare(self, config_yaml: str, overwrite: bool) -> None:
         """Makes the folder and writes the resolved configuration. Raises `ConfigError` if a run is there already and
         must not be overwritten, or if the folder cannot be written."""
-        if self.metrics.exists() and not overwrite:
-            raise ConfigError(
-                f"run_dir = {str(self.path)!r} already holds a run; "
-                "give another run_dir, or --overwrite to delete that run"
-            )
         try:
+            if self.metrics.exists() and not overwrite:
+                raise ConfigError(
+                    f"run_dir = {str(self.path)!r} already holds a run; "
+                    "give another run_dir, or --overwrite to delete that run"
+                )
             self._clear()
             self.logs.mkdir(parents=True, exist_ok=True)
             self.config.write_text(config_yaml, encoding="utf-8")

@@ -41,7 +41,7 @@ class Prompt:
     """What the task's grader compares a response with."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Trajectory:
     """One response y to a prompt x, scored. R is the response's length; it may be zero."""
 
@@ -105,6 +105,7 @@ class TrajectoryBatch:
             return cls.empty()
         rows = np.empty(len(trajectories), ROW_DTYPE)
         for row, t in zip(rows, trajectories, strict=True):
+            assert len(t.response_tokens) == len(t.behavior_logprobs) == len(t.reference_logprobs)
             row["prompt_length"], row["response_length"] = len(t.prompt_tokens), len(t.response_tokens)
             for name in SCALAR_FIELDS:
                 row[name] = getattr(t, name)
@@ -210,7 +211,8 @@ def offsets(lengths: NDArray[np.int32]) -> NDArray[np.int64]:
 
 def is_run(indices: NDArray[np.integer]) -> bool:
     """Whether each of the indices is the one before it plus one, and none is negative."""
-    return bool(indices[0] >= 0 and indices[-1] - indices[0] == len(indices) - 1 and (np.diff(indices) == 1).all())
+    first, last = int(indices[0]), int(indices[-1])
+    return first >= 0 and last - first == len(indices) - 1 and bool((np.diff(indices) == 1).all())
 
 
 def ragged_indices(run_offsets: NDArray[np.int64], indices: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -223,7 +225,7 @@ def ragged_indices(run_offsets: NDArray[np.int64], indices: NDArray[np.integer])
     return result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SampledBatch:
     """What the trainer learns from in one step: B queries with K trajectories each."""
 

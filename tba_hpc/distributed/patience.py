@@ -1,8 +1,9 @@
 """Bounded waits of the exchange, and how the leader comes to know whom it waits for.
 
-A collective does not tell who is missing. So a member that has itself waited long inside a round says so to the leader,
-point to point; when the leader's bound has passed, those who said nothing are the ones it names. A round that goes well
-costs no message.
+A collective does not tell who is missing. So a member that has itself waited long, for a round or inside one, says so
+to the leader, point to point; when the leader's bound has passed, those who said nothing are the ones it names. Members
+that wait for a round count too: its control record travels down a tree and may have got stuck above them. A round that
+goes well costs no message.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class LeaderPatience:
         waiting, report, status = set(), np.zeros(1, np.int64), MPI.Status()
         while self._comm.Iprobe(MPI.ANY_SOURCE, _REPORT_TAG):
             self._comm.Recv(report, MPI.ANY_SOURCE, _REPORT_TAG, status)
-            if report[0] == round_number:
+            if report[0] >= round_number:
                 waiting.add(status.Get_source())
         missing = [rank for rank in range(1, self._comm.size) if rank not in waiting]
         return ", ".join(f"searcher {rank - 1}" for rank in missing) or "the network (every searcher waits too)"
@@ -55,17 +56,19 @@ class MemberPatience:
 
     def wait(self, done: Callable[[], bool], round_number: int, what: str) -> None:
         """Waits inside a round. Raises `TimeoutError`."""
-        if wait_until(done, self._seconds * _REPORT_AFTER):
+        self._wait(done, round_number, what, longest_pause=2e-3)
+
+    def wait_for_round(self, done: Callable[[], bool], round_number: int) -> None:
+        """Waits for a round to start, while nothing is in flight and pauses may be longer. Raises `TimeoutError`."""
+        self._wait(done, round_number, "control record", longest_pause=5e-3)
+
+    def _wait(self, done: Callable[[], bool], round_number: int, what: str, longest_pause: float) -> None:
+        if wait_until(done, self._seconds * _REPORT_AFTER, longest_pause):
             return
         report = np.array([round_number], np.int64)
         self._reports.append((self._comm.Isend(report, 0, _REPORT_TAG), report))
-        if not wait_until(done, self._seconds * (_MEMBER_BOUND - _REPORT_AFTER)):
-            self._give_up(f"round {round_number}, {what}")
-
-    def wait_for_round(self, done: Callable[[], bool]) -> None:
-        """Waits between two rounds, where nothing is in flight and pauses may be longer. Raises `TimeoutError`."""
-        if not wait_until(done, self._seconds * _MEMBER_BOUND, longest_pause=5e-3):
-            self._give_up("next round")
-
-    def _give_up(self, what: str) -> None:
-        raise TimeoutError(f"{what}: after {self._seconds * _MEMBER_BOUND:.0f} s still nothing from trainer 0")
+        if not wait_until(done, self._seconds * (_MEMBER_BOUND - _REPORT_AFTER), longest_pause):
+            raise TimeoutError(
+                f"round {round_number}, {what}: after {self._seconds * _MEMBER_BOUND:.0f} s still nothing "
+                "from trainer 0"
+            )

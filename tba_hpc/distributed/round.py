@@ -128,7 +128,7 @@ class RoundMember:
     def next_control(self) -> np.void:
         """The next round's control record. Waits for trainer 0 to start one. Raises `TimeoutError`."""
         assert self._request is not None, "post() comes first"
-        self._patience.wait_for_round(self._request.Test)
+        self._patience.wait_for_round(self._request.Test, self.number + 1)
         self._request = None
         record: np.void = self._control[0].copy()
         self.number = int(record["round"])

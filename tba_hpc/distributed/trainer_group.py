@@ -23,14 +23,15 @@ _HEADER, _TRAJECTORIES, _GROUPS = range(3)  # message tags
 class TrainerGroup:
     """All trainers; one alone needs no communication and makes none."""
 
-    def __init__(self, world: World, seconds: float) -> None:
-        """Collective over the trainers."""
+    def __init__(self, world: World, seconds: float, patience_seconds: float) -> None:
+        """Collective over the trainers. `seconds` bounds a reduction, `patience_seconds` the wait for a batch."""
         assert world.trainers is not None, "searchers have no part in the trainer group"
         self.rank, self.size = world.index, world.n_trainers
         if self.size > 1:
             store = open_store(world.trainers, world.host, seconds)
-            self._batches = make_group(store, "batches", world.trainers, torch.device("cpu"), seconds)
-            self._gradients = make_group(store, "gradients", world.trainers, world.device, seconds)
+            cpu = torch.device("cpu")
+            self._batches = make_group(store, "batches", world.trainers, world.host, cpu, patience_seconds)
+            self._gradients = make_group(store, "gradients", world.trainers, world.host, world.device, seconds)
 
     def all_reduce(self, tensor: torch.Tensor) -> None:
         """Sums a tensor over the trainers, in place."""

@@ -32,7 +32,7 @@ class Outbox:
         started = time.monotonic()
         with self._changed:
             if not self._changed.wait_for(lambda: self._closed or self._bytes <= self._limit, seconds):
-                raise TimeoutError(f"no round took the {self._bytes} pending bytes within {seconds:.0f} s")
+                raise TimeoutError(f"no round of trainer 0 took the {self._bytes} pending bytes within {seconds:.0f} s")
             self._batches.append(batch)
             self._bytes += batch.nbytes
         return time.monotonic() - started

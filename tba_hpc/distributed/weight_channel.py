@@ -96,11 +96,12 @@ class StagedWeights:
         """Waits until weights newer than `version` lie ready or the run has stopped. Raises `TimeoutError`."""
 
         def ready() -> bool:
-            return stopped() or (self._version is not None and self._version > version)
+            arrived = self._version  # read once: the communication thread may take it away any moment
+            return stopped() or (arrived is not None and arrived > version)
 
         with self._arrived:
             if not self._arrived.wait_for(ready, seconds):
-                raise TimeoutError(f"no weights newer than version {version} came within {seconds:.0f} s")
+                raise TimeoutError(f"trainer 0 sent no weights newer than version {version} within {seconds:.0f} s")
 
     def wake(self) -> None:
         """Lets a waiting main thread look at whether the run has stopped."""

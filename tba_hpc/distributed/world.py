@@ -10,11 +10,12 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from tba_hpc.config import RunConfig
 from tba_hpc.distributed.waiting import wait_until
@@ -23,6 +24,7 @@ from tba_hpc.settings import ConfigError
 Role = Literal["trainer", "searcher"]
 LEADER = 0
 """Rank of trainer 0 in COMM_WORLD, and in the exchange communicator."""
+_DONE_TAG = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,18 +150,34 @@ def _allgather_digest(comm: MPI.Comm, text: str) -> np.ndarray:
     return gathered
 
 
-def broadcast_text(comm: MPI.Intracomm, text: str | None) -> str:
-    """`text` of rank 0 on every rank, as typed bytes. For start-up, when ranks run in step."""
+def broadcast_text(comm: MPI.Intracomm, text: str | None, seconds: float) -> str:
+    """`text` of rank 0 on every rank, as typed bytes. For start-up, when only the main thread calls MPI. Raises
+    `TimeoutError` where rank 0 does not come within `seconds`."""
+
+    def broadcast(buffer: NDArray[Any]) -> None:
+        if not wait_until(comm.Ibcast(buffer, LEADER).Test, seconds):
+            raise TimeoutError(f"start-up: after {seconds:.0f} s still nothing from trainer 0")
+
     data = np.frombuffer((text or "").encode(), np.uint8)
     size = np.array([len(data)], np.int64)
-    comm.Bcast(size, LEADER)
+    broadcast(size)
     buffer = data.copy() if comm.rank == LEADER else np.empty(int(size[0]), np.uint8)
-    comm.Bcast(buffer, LEADER)
+    broadcast(buffer)
     return buffer.tobytes().decode()
 
 
 def finish_together(world: World, seconds: float) -> None:
-    """Waits, without spinning a core as MPI_Finalize would, until every rank is done. Raises `TimeoutError`."""
-    request = world.comm.Ibarrier()
-    if not wait_until(request.Test, seconds, longest_pause=0.02):
-        raise TimeoutError(f"{world.name} is done, but another rank was not within {seconds:.0f} s")
+    """Waits, without spinning a core as MPI_Finalize would, until every rank is done. Raises `TimeoutError`; that of
+    trainer 0 names the ranks that are not."""
+    comm, token = world.comm, np.zeros(1, np.int8)
+    if world.is_leader:
+        reports = [comm.Irecv(np.zeros(1, np.int8), rank, _DONE_TAG) for rank in range(1, comm.size)]
+        if not wait_until(lambda: MPI.Request.Testall(reports), seconds, longest_pause=0.02):
+            late = ", ".join(f"rank {rank}" for rank, report in enumerate(reports, start=1) if not report.Test())
+            raise TimeoutError(f"at the end of the run, after {seconds:.0f} s, still at work: {late}")
+        release = comm.Ibarrier()
+    else:
+        report, release = comm.Isend(token, LEADER, _DONE_TAG), comm.Ibarrier()
+        reports = [report]
+    if not wait_until(lambda: MPI.Request.Testall([*reports, release]), seconds, longest_pause=0.02):
+        raise TimeoutError(f"{world.name} is done, but trainer 0 was not within {seconds:.0f} s")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from tba_hpc.progress import TERMINAL_COLUMNS
 from tba_hpc.settings import ConfigError
@@ -27,14 +27,14 @@ def mpiexec_words(given: str | None) -> list[str]:
     return [found]
 
 
-def run_local(command: Sequence[str], ranks: int, mpiexec: str | None) -> int:
-    """Runs `command` on `ranks` ranks of this machine and returns the exit code."""
+def run_local(command: Sequence[str], ranks: int, mpiexec: str | None) -> NoReturn:
+    """Becomes the launcher that runs `command` on `ranks` ranks of this machine: its exit code is that of this process,
+    and signals reach it without a middleman that could leave it behind. Raises `ConfigError` if it cannot be started."""
     environment = dict(os.environ)
     if sys.stdout.isatty():
         environment[TERMINAL_COLUMNS] = str(shutil.get_terminal_size().columns)
     words = [*mpiexec_words(mpiexec), "-n", str(ranks), *command]
-    with subprocess.Popen(words, env=environment) as process:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the terminal has sent it to mpiexec too, which ends the ranks
-            return process.wait()
+    try:
+        os.execvpe(words[0], words, environment)
+    except OSError as error:
+        raise ConfigError(f"cannot start the MPI launcher {words[0]!r}: {error.strerror}") from error

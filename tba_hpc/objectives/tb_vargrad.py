@@ -24,7 +24,7 @@ from tba_hpc.objectives.base import LossInputs, Objective, group_mean
 class TBVarGrad(Objective):
     """Off-policy without importance weights: the optimum is the posterior for any sampler with full support."""
 
-    metric_names: ClassVar[tuple[str, ...]] = ("log_z", "residual", "kl", "tb_loss")
+    metric_names: ClassVar[tuple[str, ...]] = ("log_z", "residual", "log_ratio", "tb_loss")
     """log Ẑ (nats), |δ|·β (reward units), κ (nats; on-policy its mean is the KL divergence to π_ref), and δ²."""
 
     def group_context(self, logprobs: Tensor, inputs: LossInputs, beta: float) -> Tensor:

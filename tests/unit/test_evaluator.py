@@ -68,7 +68,9 @@ def test_counts_lengths_and_records():
 def test_the_first_problems_are_answered_greedily_in_batches(problems, expected):
     engine = ScriptedEngine()
     assert run(engine, problems).problems == expected
-    assert sum(engine.batches, []) == [TASK.prompt("test", i).text for i in range(expected)]
+    assert [text for batch in engine.batches for text in batch] == [
+        TASK.prompt("test", i).text for i in range(expected)
+    ]
     assert max(map(len, engine.batches)) == 4
     assert {(p.temperature, p.samples, p.max_tokens) for p in engine.params} == {(0.0, 1, 5)}
 

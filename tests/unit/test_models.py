@@ -167,6 +167,20 @@ def test_no_more_than_a_chunk_of_logits_exists() -> None:
     assert largest.rows == 180
 
 
+def test_logits_are_not_kept_for_the_backward_pass() -> None:
+    model, sequences = make_model("llama"), Sequences.from_trajectories(make_batch([(5, 30)] * 6), EOS, CPU)
+    kept: list[torch.Size] = []
+
+    def record(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor.shape)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor):
+        token_logprobs(model, sequences, 1.0, 20)
+    assert kept
+    assert (20, VOCAB) not in kept
+
+
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=6))
 @settings(max_examples=50, deadline=None)
 def test_sequences_hold_exactly_the_tokens(lengths: list[tuple[int, int]]) -> None:

@@ -82,7 +82,7 @@ def test_equals_the_twin(case: Case) -> None:
     assert set(metrics) == set(OBJECTIVE.metric_names)
     close(metrics["log_z"], twin.log_z(case.rewards, case.kappa, case.group_ids, case.beta), size)
     close(metrics["residual"], np.abs(delta) * case.beta)
-    close(metrics["kl"], case.kappa)
+    close(metrics["log_ratio"], case.kappa)
     close(metrics["tb_loss"], delta**2, size**2)
     assert not any(value.requires_grad for value in (context, *metrics.values()))
 

@@ -45,7 +45,7 @@ def plain_gradient(model: PreTrainedModel, batch: SampledBatch) -> tuple[list[Te
     loss = -(torch.from_numpy(advantage).float() * log_pi).mean()
     gradients = list(torch.autograd.grad(loss, list(model.parameters())))
     metrics = {
-        "kl": kappa.mean(),
+        "log_ratio": kappa.mean(),
         "log_z": (r_bar / BETA - kappa_bar).mean(),
         "residual": np.abs(advantage).mean(),
         "tb_loss": (advantage**2 / BETA**2).mean(),

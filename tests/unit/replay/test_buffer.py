@@ -233,8 +233,8 @@ def test_a_damaged_segment_costs_its_trajectories_only(data):
         stats = buffer.stats()
         assert len(buffer) == len(first) + len(second) - stats.evicted - stats.lost == sum(map(len, held.values()))
         assert {item for items in held.values() for item in items} <= {*first, *second}
-        newest_first = [item for item in first + second if item not in held.get(item.prompt_id, [])]
-        assert len(newest_first) == stats.evicted + stats.lost
+        gone = [item for item in first + second if item not in held.get(item.prompt_id, [])]
+        assert len(gone) == stats.evicted + stats.lost
         assert not damaged.exists()
         if stats.lost and how != "delete":
             assert damaged.with_name(damaged.name + ".bad").exists()

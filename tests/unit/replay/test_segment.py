@@ -65,7 +65,7 @@ def test_any_damage_is_found(segment, data):
         content += b"\0"
     damaged = segment.with_name("damaged.h5")
     damaged.write_bytes(content)
-    with pytest.raises(SegmentError, match="damaged.h5 fails its checksum"):
+    with pytest.raises(SegmentError, match=r"damaged\.h5 fails its checksum"):
         verify_segment(damaged)
 
 
