@@ -57,8 +57,10 @@ def _run_rank(config: Path, overrides: list[str], overwrite: bool) -> int:
     from mpi4py import MPI
 
     from tba_hpc.distributed.abort import abort_on_error
+    from tba_hpc.distributed.launcher import check_launcher
 
     comm = MPI.COMM_WORLD
+    check_launcher(comm.size, os.environ)
     with abort_on_error(comm, f"rank {comm.rank}"):
         from tba_hpc.run import run_rank
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from tba_hpc.distributed.searcher_exchange import SearcherExchange
 from tba_hpc.distributed.trainer_exchange import TrainerExchange
 from tba_hpc.distributed.trainer_group import TrainerGroup
 from tba_hpc.distributed.weight_channel import FlatWeights, StagedWeights
-from tba_hpc.distributed.world import LEADER, World, broadcast_text, build_world, check_launcher, finish_together
+from tba_hpc.distributed.world import LEADER, World, broadcast_text, build_world, finish_together
 from tba_hpc.evaluator import EvaluationResult, evaluate
 from tba_hpc.intake import Intake, SynchronousIntake
 from tba_hpc.metrics import MetricsWriter
@@ -48,14 +47,13 @@ _START_UP_SECONDS = 600.0  # until the configuration, which has a bound of its o
 
 def run_rank(comm: MPI.Intracomm, config_path: Path, overrides: list[str], overwrite: bool) -> int:
     """What each rank of `tba-hpc train` does; returns the exit code. Errors end the whole job."""
-    check_launcher(comm.size, os.environ)
     config = _agree_on_config(comm, config_path, overrides, overwrite)
     if config is None:
         return 2
     world = build_world(comm, config)
     with abort_on_error(comm, world.name):
         RunDir(config.run_dir).log_to_file(comm.rank, world.name)
-        disable_progress_bar()  # one for each model and rank would bury the run's own display
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # one for each model and rank would bury the run's own display
         logger.info("%s of %d ranks on %s, %d threads", world.name, comm.size, world.device, torch.get_num_threads())
         if world.role == "searcher":
             _search(config, world)

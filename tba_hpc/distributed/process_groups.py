@@ -35,7 +35,7 @@ def make_group(
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = timeout
         return cast(ProcessGroup, dist.ProcessGroupNCCL(prefixed, comm.rank, comm.size, options))
-    gloo = dist.ProcessGroupGloo._Options()
+    gloo = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     gloo._timeout = timeout
     # Left to itself it resolves the host name, which on many a node leads to the loopback.
     gloo._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]

@@ -29,7 +29,7 @@ def mpiexec_words(given: str | None) -> list[str]:
 
 def run_local(command: Sequence[str], ranks: int, mpiexec: str | None) -> NoReturn:
     """Becomes the launcher that runs `command` on `ranks` ranks of this machine: its exit code is that of this process,
-    and signals reach it without a middleman that could leave it behind. Raises `ConfigError` if it cannot be started."""
+    and signals reach it without a middleman that could leave it behind. Raises `ConfigError` if it cannot start."""
     environment = dict(os.environ)
     if sys.stdout.isatty():
         environment[TERMINAL_COLUMNS] = str(shutil.get_terminal_size().columns)

@@ -1,0 +1,152 @@
+"""Processes under a hard time limit, and a model small enough to train within a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tba_hpc.launch.local import mpiexec_words
+
+PROGRAMS = Path(__file__).parent / "mpi" / "programs"
+QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What is left of a process."""
+
+    code: int
+    stdout: str
+    stderr: str
+    ended: float
+    """Seconds since the epoch."""
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The JSON object that rank 0 of a program printed."""
+        lines = [line for line in self.stdout.splitlines() if line.startswith("{")]
+        assert len(lines) == 1, self.output
+        values: dict[str, Any] = json.loads(lines[0])
+        return values
+
+
+class Job:
+    """A process in a group of its own, with all that it starts."""
+
+    def __init__(self, words: Sequence[str], cwd: Path | None = None) -> None:
+        self._process = subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=os.environ | QUIET,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        )
+
+    def result(self, seconds: float) -> Finished:
+        """Waits for the end; past `seconds` kills the whole group and fails the test."""
+        try:
+            stdout, stderr = self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            stdout, stderr = self._process.communicate()
+            pytest.fail(f"still running after {seconds:.0f} s\n{stdout}\n{stderr}")
+        return Finished(self._process.returncode, stdout, stderr, time.time())
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def start() -> Iterator[Callable[..., Job]]:
+    """Starts a process; whatever still runs at the end of the session is killed."""
+    jobs: list[Job] = []
+
+    def start_job(words: Sequence[str], cwd: Path | None = None) -> Job:
+        jobs.append(Job(words, cwd))
+        return jobs[-1]
+
+    yield start_job
+    for job in jobs:
+        job.kill()
+
+
+@pytest.fixture(scope="session")
+def run_mpi(start: Callable[..., Job]) -> Callable[..., Finished]:
+    """Runs `programs/NAME.py` with arguments on so many ranks and waits for its end."""
+
+    def run(program: str, ranks: int, *arguments: object, seconds: float = 120) -> Finished:
+        words = [*mpiexec_words(None), "-n", str(ranks), sys.executable, str(PROGRAMS / f"{program}.py")]
+        return start([*words, *map(str, arguments)]).result(seconds)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a Llama of random weights over the arithmetic task's vocabulary."""
+    from tba_hpc.models import fresh_llama
+    from tba_hpc.tasks.arithmetic import Arithmetic
+
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    tokenizer = Arithmetic({}).new_tokenizer()
+    init = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": True,
+    }
+    fresh_llama(init, tokenizer, seed=0).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def tiny_settings(model: Path | str, run_dir: Path | str) -> dict[str, Any]:
+    """A complete configuration of a run of seconds."""
+    return {
+        "run_dir": str(run_dir),
+        "seed": 3,
+        "model": {"path": str(model)},
+        "task": {"name": "arithmetic"},
+        "rollout": {"queries_per_batch": 4, "samples_per_query": 6, "max_prompt_tokens": 16, "max_response_tokens": 6},
+        "buffer": {"most_on_policy": 0.5, "max_per_query": 24, "capacity": 10_000, "start_size": 48},
+        "objective": {"beta": {"kind": "constant", "value": 0.5}},
+        "trainer": {
+            "steps": 6,
+            "batch_size": 16,
+            "samples_per_query": 4,
+            "sync_every": 2,
+            "learning_rate": {"kind": "constant", "value": 0.001},
+        },
+        "distributed": {"timeout_seconds": 60, "bucket_bytes": 10_000},
+        "evaluation": {"problems": 8},
+        "logging": {"samples_every": 2, "histograms_every": 2, "samples": 2},
+    }
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration file of a run of seconds; its run_dir is to be overridden."""
+    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    path.write_text(yaml.safe_dump(tiny_settings(tiny_model, path.parent / "run")))
+    return path
