@@ -78,6 +78,9 @@ class BufferConfig(Settings):
     """Share of the other queries whose responses are drawn by softmax of reward; the rest are drawn uniformly."""
     reward_temperature: PositiveFloat = 1.0
     """Rewards are divided by this before the softmax."""
+    deduplicate: bool = True
+    """Keep an exact duplicate (same query, same tokens) once, the newest. Turn it off where responses are a few tokens:
+    there, how often one comes up is what tells the policy's distribution."""
     max_per_query: PositiveInt
     """Most trajectories kept of one query; beyond it the query's oldest go."""
     capacity: PositiveInt

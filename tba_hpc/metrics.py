@@ -23,7 +23,7 @@ class MetricsWriter:
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Every line is flushed, so that a job which dies leaves all of its numbers."""
         now = time.time()
-        finite = {name: value if np.isfinite(value) else None for name, value in values.items()}
+        finite = {name: float(value) if np.isfinite(value) else None for name, value in values.items()}
         self._jsonl.write(json.dumps({"step": step, "time": now, **finite}) + "\n")
         self._jsonl.flush()
         for name, value in values.items():

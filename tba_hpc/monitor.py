@@ -143,8 +143,9 @@ class SearcherRates:
 
 
 def rollout_metrics(batches: Sequence[TrajectoryBatch]) -> dict[str, float]:
-    """Means over what the searchers sampled last: how good the policy is, and its KL divergence from the reference (nats a
-    response). The batches learned from say little about that: the buffer keeps duplicates once and favours some."""
+    """Means over what the searchers sampled last: how good the policy is, and its KL divergence from the reference
+    (nats a response). The batches learned from say little about that: the buffer keeps duplicates once and favours
+    some."""
     if not batches:
         return {}
     rows = np.concatenate([batch.rows for batch in batches])

@@ -103,10 +103,19 @@ def run_mpi(start: Callable[..., Job]) -> Callable[..., Finished]:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a Llama of random weights over the arithmetic task's vocabulary."""
+    return save_tiny_model(tmp_path_factory.mktemp("tiny") / "model", seed=0)
+
+
+@pytest.fixture(scope="session")
+def tiny_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another one: a reference policy that the policy is not equal to has something to teach even without rewards."""
+    return save_tiny_model(tmp_path_factory.mktemp("tiny") / "reference", seed=1)
+
+
+def save_tiny_model(folder: Path, seed: int) -> Path:
     from tba_hpc.models import fresh_llama
     from tba_hpc.tasks.arithmetic import Arithmetic
 
-    folder = tmp_path_factory.mktemp("tiny") / "model"
     tokenizer = Arithmetic({}).new_tokenizer()
     init = {
         "hidden_size": 32,
@@ -115,8 +124,9 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "num_attention_heads": 2,
         "max_position_embeddings": 64,
         "tie_word_embeddings": True,
+        "initializer_range": 0.2,
     }
-    fresh_llama(init, tokenizer, seed=0).save_pretrained(folder)
+    fresh_llama(init, tokenizer, seed).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

@@ -1,4 +1,5 @@
-"""Whether the launcher and the MPI library speak to each other. Imports nothing heavy: it is the first thing a rank asks."""
+"""Whether the launcher and the MPI library speak to each other: the first thing a rank asks, so nothing heavy is
+imported."""
 
 from __future__ import annotations
 

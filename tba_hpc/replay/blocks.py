@@ -106,10 +106,11 @@ class Tier(ABC, Generic[Content]):
 
     def read(self, sequences: NDArray[np.int64]) -> list[TrajectoryBatch | None]:
         """The trajectories of ascending `sequences [n]`, block by block; None for those of a block that is lost."""
-        parts = []
-        for block, part in list(self.locate(sequences)):
-            parts.append(self.select(block, block.positions(sequences[part])))
-            self._tidy(block)
+        located = list(self.locate(sequences))
+        parts = [self.select(block, block.positions(sequences[part])) for block, part in located]
+        for (block, _), batch in zip(located, parts, strict=True):
+            if batch is None:
+                self._tidy(block)
         return parts
 
     def discard(self, sequences: NDArray[np.int64]) -> None:

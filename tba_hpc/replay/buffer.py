@@ -56,6 +56,8 @@ class ReplayBuffer:
     def __init__(self, config: BufferConfig, directory: Path, seed: int) -> None:
         """Segments go to `directory`, which is made if it is missing. Raises `ValueError` if it holds segments."""
         self._seed = seed
+        self._deduplicate = config.deduplicate
+        self._added = 0  # trajectories so far
         self._index = ReplayIndex(config.max_per_query, config.capacity)
         self._store = BlockStore(
             SegmentDirectory(directory), config.memory_limit, config.segment_bytes, on_lost=self._lose
@@ -79,15 +81,22 @@ class ReplayBuffer:
         delivered nothing does not count: what came before it remains recent. Costs O(log) a trajectory in what the
         buffer holds, and a vectorised pass over the entries of each query in the batch. Raises `ValueError`, and
         changes nothing, for an arrival before the latest and a reward that is not a number; `OSError` if a segment
-        cannot be written."""
+        cannot be written, after which the buffer is of no use."""
         self._check(batch, arrival)
         self._latest_arrival = arrival
-        change = self._index.add(batch.rows["prompt_id"], response_hashes(batch), batch.rows["reward"], arrival)
+        change = self._index.add(batch.rows["prompt_id"], self._identities(batch), batch.rows["reward"], arrival)
         self._store.discard(change.dropped)
         self._store.append(batch.select(change.kept), change.sequences)
         self._duplicates += change.duplicates
         self._evicted += change.evicted
         return AddReport(len(change.kept), change.duplicates, change.evicted)
+
+    def _identities(self, batch: TrajectoryBatch) -> NDArray[np.uint64]:
+        """`[N]` what makes two trajectories of a query duplicates: equal tokens, or nothing at all."""
+        if self._deduplicate:
+            return response_hashes(batch)
+        first, self._added = self._added, self._added + len(batch)
+        return np.arange(first, self._added, dtype=np.uint64)
 
     def _check(self, batch: TrajectoryBatch, arrival: int) -> None:
         if self._latest_arrival is not None and arrival < self._latest_arrival:

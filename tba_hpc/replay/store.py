@@ -93,8 +93,8 @@ class BlockStore:
         self.disk = DiskTier(segments, self._target, on_lost)
 
     def append(self, batch: TrajectoryBatch, sequences: NDArray[np.int64]) -> None:
-        """Adds trajectories, newer than all held. Raises `OSError` if RAM is full and a segment cannot
-        be written."""
+        """Adds trajectories, newer than all held. Raises `OSError` if RAM is full and a segment cannot be
+        written."""
         self.ram.append(batch, sequences)
         while self.ram.nbytes > self._memory_limit:
             self._spill()

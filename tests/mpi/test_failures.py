@@ -15,7 +15,9 @@ def fail(run_mpi, tiny_run, tmp_path):
 
     def run(mode, *overrides):
         mark = tmp_path / "mark"
-        job = run_mpi("failing_run", 3, mode, tiny_run, mark, f"run_dir={tmp_path}/run", "trainer.steps=1000", *overrides)
+        job = run_mpi(
+            "failing_run", 3, mode, tiny_run, mark, f"run_dir={tmp_path}/run", "trainer.steps=1000", *overrides
+        )
         return job, job.ended - mark.stat().st_mtime
 
     return run

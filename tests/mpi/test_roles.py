@@ -13,11 +13,12 @@ def values(run_mpi, tiny_run):
 @pytest.mark.parametrize(("size", "trainers"), [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (4, 3)])
 def test_the_first_ranks_train_and_the_others_search(values, size, trainers):
     searchers = size - trainers
+    counts = f"{trainers}+{searchers}"
     expected = [
-        f"trainer {i} (rank {i}), {trainers}+{searchers}, exchange {'-' if i else 0}, trainers {i}/{trainers}, 127.0.0.1"
+        f"trainer {i} (rank {i}), {counts}, exchange {'-' if i else 0}, trainers {i}/{trainers}, 127.0.0.1"
         for i in range(trainers)
     ] + [
-        f"searcher {i} (rank {trainers + i}), {trainers}+{searchers}, exchange {1 + i}, trainers -, 127.0.0.1"
+        f"searcher {i} (rank {trainers + i}), {counts}, exchange {1 + i}, trainers -, 127.0.0.1"
         for i in range(searchers)
     ]
     assert values["worlds"][f"{size} {trainers}"] == expected + [""] * (4 - size)

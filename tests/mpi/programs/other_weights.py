@@ -1,4 +1,4 @@
-"""A run whose rank 2 finds another model under the same relative path: `other_weights.py CONFIG FOLDER OTHER_FOLDER`."""
+"""A run whose rank 2 finds another model under the same relative path: `other_weights.py CONFIG FOLDER OTHER`."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import numpy as np
@@ -13,7 +14,8 @@ WIDTH = 2000
 
 def report(comm: MPI.Intracomm, **values: object) -> None:
     if comm.rank == 0:
-        print(json.dumps(values), flush=True)
+        sys.stdout.write(json.dumps(values) + "\n")
+        sys.stdout.flush()
 
 
 def gather_texts(comm: MPI.Intracomm, text: str) -> list[str]:

@@ -22,15 +22,21 @@ def run_all(config: Path, runs: list[tuple[int, list[str]]]) -> None:
     from tba_hpc.tasks.base import Score, Split
     from tba_hpc.trajectory import Prompt
 
-    class Slow(Arithmetic):
-        """Takes long over the evaluation than the time limit of any other wait."""
+    class Lengths(Arithmetic):
+        """Rewards long responses, so that random weights have something to learn from too."""
+
+        def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[Score]:
+            return [Score(reward=len(response) / 6, correct=len(response) > 3) for response in responses]
+
+    class Slow(Lengths):
+        """Takes longer over the evaluation than the time limit of any other wait."""
 
         def prompt(self, split: Split, index: int) -> Prompt:
             if split == "test" and index == 0:
                 time.sleep(7)
             return super().prompt(split, index)
 
-    TASKS["slow"] = Slow
+    TASKS["lengths"], TASKS["slow"] = Lengths, Slow
     world = MPI.COMM_WORLD
     for ranks, overrides in runs:
         comm = world.Split(0 if world.rank < ranks else 1, world.rank)

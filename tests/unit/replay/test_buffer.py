@@ -21,13 +21,14 @@ MAX_PER_QUERY, CAPACITY = 4, 12
 class Model:
     """What the buffer should hold, as one list of items in the order of their arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, deduplicate: bool) -> None:
+        self.deduplicate = deduplicate
         self.held: list[tuple[int, Item]] = []
         self.duplicates = self.evicted = 0
 
     def add(self, items: list[Item], arrival: int) -> None:
         for item in items:
-            same = [old for old in self.held if old[1][:2] == item[:2]]
+            same = [old for old in self.held if self.deduplicate and old[1][:2] == item[:2]]
             self.duplicates += len(same)
             self.held = [old for old in self.held if old not in same] + [(arrival, item)]
         for prompt_id in {item.prompt_id for item in items}:
@@ -73,13 +74,13 @@ def replayed(history: list[tuple[list[tuple[int, tuple[int, ...], float]], bool]
 
 
 @settings(max_examples=30, deadline=None)
-@given(histories, st.sampled_from([0, 600, 2000]), st.sampled_from([300, 1500, 10**6]))
-def test_holds_what_the_model_holds(history, memory_limit, segment_bytes):
-    model = Model()
+@given(histories, st.booleans(), st.sampled_from([0, 600, 2000]), st.sampled_from([300, 1500, 10**6]))
+def test_holds_what_the_model_holds(history, deduplicate, memory_limit, segment_bytes):
+    model = Model(deduplicate)
     with tempfile.TemporaryDirectory() as folder:
         limits = {"memory_limit": memory_limit, "segment_bytes": segment_bytes}
-        config = make_config(max_per_query=MAX_PER_QUERY, capacity=CAPACITY, **limits)
-        buffer = ReplayBuffer(config, Path(folder), seed=0)
+        caps = {"max_per_query": MAX_PER_QUERY, "capacity": CAPACITY}
+        buffer = ReplayBuffer(make_config(deduplicate=deduplicate, **caps, **limits), Path(folder), seed=0)
         for items, arrival in replayed(history):
             before = {item for _, item in model.held}
             duplicates, evicted = model.duplicates, model.evicted

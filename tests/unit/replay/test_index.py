@@ -49,18 +49,19 @@ def add(index: ReplayIndex, prompt_ids: list[int], arrival: int) -> None:
 def test_one_busy_query_does_not_make_the_index_grow():
     """What is gone is cleared away, although the oldest trajectory of all stays, and the order is kept."""
     index = ReplayIndex(max_per_query=5, capacity=100)
-    add(index, [7, 7, 8], arrival=0)
+    add(index, [7, 8, 7], arrival=0)
     for arrival in range(1, 200):
         add(index, [1] * 50, arrival)
         assert len(index._timeline) <= 2 * len(index) + 1024
     assert list(index.queries) == [1, 7, 8]
     assert len(index) == 8
     add(index, list(range(10, 103)), arrival=200)
-    assert [len(index.entries(q)) for q in (7, 8)] == [1, 1]
+    assert [len(index.entries(q)) for q in (7, 8, 1)] == [1, 1, 5]
     add(index, [200], arrival=201)
-    assert 7 not in index.queries
-    add(index, [201, 202, 203], arrival=202)
     assert 8 not in index.queries
+    assert len(index.entries(7)) == 1
+    add(index, [201, 202, 203], arrival=202)
+    assert 7 not in index.queries
     assert len(index.entries(1)) == 3
 
 

@@ -115,6 +115,10 @@ def test_few_files_are_open_at_a_time(tmp_path, batch):
     for i in [*range(8), 2, 0, 5]:
         assert_same(directory.select(segments[i], np.array([0])), batch.select(np.array([i])))
         assert len(list(open_files.iterdir())) <= before + 3
+    # An open file that was deleted would go on taking room on the disk.
+    directory.remove(segments[5])
+    directory.set_aside(segments[0])
+    assert len(list(open_files.iterdir())) == before + 1
     directory.close()
     assert len(list(open_files.iterdir())) == before
 

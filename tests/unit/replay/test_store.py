@@ -70,6 +70,21 @@ def test_segments_with_little_left_in_them_merge(tmp_path):
     store.close()
 
 
+@pytest.mark.parametrize("tier", ["ram", "disk"])
+def test_what_is_stored_is_at_most_twice_what_is_alive(tmp_path, tier):
+    store = make_store(tmp_path, memory_limit=0 if tier == "disk" else 2**30, segment_bytes=100_000)
+    store.append(items(0, 150), np.arange(150))
+    order, size = np.random.default_rng(0).permutation(150), items(0, 150).nbytes / 150
+    for n, sequence in enumerate(order, start=1):
+        store.discard(np.array([sequence]))
+        used = store.disk.file_bytes - 6000 * len(store.disk.blocks) if tier == "disk" else store.ram.nbytes
+        assert used <= 2 * size * (150 - n) + 300  # prompts differ by some tokens
+        rest = np.sort(order[n:])
+        if n % 25 == 0 and len(rest):
+            assert_same(store.read(rest), items(0, 150).select(rest))
+    store.close()
+
+
 def test_a_segment_with_nothing_left_in_it_is_deleted_unread(tmp_path):
     store = make_store(tmp_path, memory_limit=0, segment_bytes=30_000)
     for start in range(0, 100, 20):
@@ -90,3 +105,20 @@ def test_a_failed_spill_loses_nothing(tmp_path):
     with pytest.raises(OSError, match="segment-00000000"):
         store.append(items(20, 20), np.arange(20, 40))
     assert_same(store.read(np.arange(40)), items(0, 40))
+
+
+def test_a_loss_in_the_middle_of_a_read_takes_nothing_else(tmp_path):
+    """The neighbours of the damaged segment merge once it is gone, in the midst of being read themselves."""
+    lost = []
+    store = BlockStore(SegmentDirectory(tmp_path), memory_limit=0, segment_bytes=62_000, on_lost=lost.append)
+    for start in range(0, 60, 20):
+        store.append(items(start, 20), np.arange(start, start + 20))
+    assert len(store.disk.blocks) == 3
+    store.discard(np.array([*range(9), *range(40, 49)]))
+    store.disk.blocks[1].content.path.write_bytes(b"damaged")
+    stays = np.array([*range(9, 20), *range(49, 60)])
+    assert store.read(np.arange(9, 60)[np.r_[:31, 40:51]]) is None
+    assert [part.tolist() for part in lost] == [list(range(20, 40))]
+    assert len(store.disk.blocks) == 1
+    assert_same(store.read(stays), items(0, 60).select(stays))
+    store.close()

@@ -1,0 +1,130 @@
+"""The command as a user meets it; the runs themselves are tested under MPI."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+import yaml
+from conftest import tiny_settings
+
+from tba_hpc.cli import main
+
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID", "SLURM_STEP_NUM_TASKS")
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A run whose model does not exist, which only matters to a run that starts."""
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(tiny_settings("/no/such/model", tmp_path / "run")))
+    return path
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs the command in this process and returns (exit code, output)."""
+    for name in RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["tba-hpc", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, "".join(capsys.readouterr())
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trainer.step=5"], "trainer.step = 5: no such setting; did you mean 'steps'?"),
+        (["trainer.steps=soon"], "trainer.steps = 'soon': Input should be a valid integer"),
+        (["trainer.batch_size=17"], "trainer.batch_size = 17 is not a multiple of trainer.samples_per_query = 4"),
+        (["trainer.steps"], "override 'trainer.steps' is not of the form key=value"),
+        ([], "how many ranks? Give --ranks N (at least 2), or start this command with mpirun or srun"),
+        (["--ranks", "1"], "a run needs at least 2 ranks"),
+        (["--ranks", "-3"], "a run needs at least 2 ranks"),
+        (["--ranks", "2", "distributed.trainers=2"], "distributed.trainers = 2 leaves no searcher among 2 ranks"),
+        (["--ranks", "2", "--mpiexec", "/no/such/mpiexec"], "cannot start the MPI launcher '/no/such/mpiexec'"),
+    ],
+)
+def test_a_users_mistake_ends_in_one_message_and_exit_code_2(command, config, words, message):
+    code, output = command("train", config, *words)
+    assert code == 2
+    assert output.count("error: ") == 1
+    assert output.startswith("error: ")
+    assert message in output
+    assert "Traceback" not in output
+    assert "/no/such/model" not in output
+    assert not (config.parent / "run").exists()
+
+
+def test_a_configuration_that_is_not_there_is_a_users_mistake(command):
+    assert command("train", "nowhere.yaml") == (2, "error: cannot read nowhere.yaml: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["eval", "x", "--task-options", "{"], "--task-options is not JSON"),
+        (["eval", "x", "--task-options", "[1]"], "--task-options holds list, not an object"),
+        (["eval", "x", "--split", "dev"], "split = 'dev': Input should be 'train' or 'test'"),
+        (["eval", "x", "--task", "arithmetik"], "no such task; did you mean 'arithmetic'"),
+        (["sft", "nowhere.yaml"], "cannot read nowhere.yaml"),
+    ],
+)
+def test_other_commands_report_mistakes_the_same_way(command, words, message):
+    code, output = command(*words)
+    assert code == 2
+    assert output.count("error: ") == 1
+    assert message in output
+
+
+def run_process(*words, **variables):
+    environment = {name: value for name, value in os.environ.items() if name not in RANK_VARIABLES}
+    return subprocess.run(
+        [sys.executable, "-m", "tba_hpc", *map(str, words)],
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_launcher_gets_the_command_of_a_rank_word_for_word(config):
+    """A program that prints its arguments stands in for it."""
+    override = 'run_dir=a run\'s $HOME "quoted"'
+    launcher = shlex.join([sys.executable, "-c", "import sys; print(*sys.argv[1:], sep='\\n')", "--its-own-option"])
+    words = ["train", config, override, "trainer.steps=3", "--ranks", 3, "--overwrite", "--mpiexec", launcher]
+    job = run_process(*words)
+    rank_command = [sys.executable, "-m", "tba_hpc", "train", str(config), "--overwrite", override, "trainer.steps=3"]
+    assert job.stdout.splitlines() == ["--its-own-option", "-n", "3", *rank_command]
+    assert job.returncode == 0
+
+
+def test_the_exit_code_is_the_launchers(config):
+    launcher = shlex.join([sys.executable, "-c", "raise SystemExit(7)"])
+    assert run_process("train", config, "--ranks", 2, "--mpiexec", launcher).returncode == 7
+
+
+def test_a_world_of_one_that_srun_made_of_several_is_refused(config):
+    job = run_process("train", config, SLURM_STEP_NUM_TASKS="4")
+    assert job.returncode == 2
+    assert "srun started 4 tasks but MPI sees a world of 1" in job.stderr
+    assert "srun --mpi=pmi2" in job.stderr
+    assert "Traceback" not in job.stderr
+
+
+def test_help_is_quick_to_load():
+    code = "import sys, tba_hpc.cli; print(sorted({'torch', 'mpi4py', 'transformers', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_help_names_every_command():
+    output = run_process("--help").stdout
+    assert all(re.search(rf"\b{name}\b", output) for name in ("train", "sft", "eval"))

@@ -1,0 +1,168 @@
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from conftest import tiny_settings
+
+from tba_hpc.config import RunConfig
+from tba_hpc.distributed.round import HEADER
+from tba_hpc.distributed.trainer_exchange import Arrival
+from tba_hpc.intake import Intake, SynchronousIntake
+from tba_hpc.replay.buffer import ReplayBuffer
+from tba_hpc.settings import validate
+from tba_hpc.trajectory import Trajectory, TrajectoryBatch
+
+N_SEARCHERS = 2
+
+
+class ScriptedExchange:
+    """Hands out arrivals, the first of them at once and the others one a wait."""
+
+    def __init__(self, at_once: Sequence[Arrival], later: Sequence[Arrival]) -> None:
+        self._at_once, self.later = list(at_once), list(later)
+
+    def arrivals(self) -> list[Arrival]:
+        arrivals, self._at_once = self._at_once, []
+        return arrivals
+
+    def wait_for_arrivals(self, seconds: float) -> list[Arrival]:
+        return self.arrivals() or [self.later.pop(0) for _ in self.later[:1]]
+
+
+def trajectory(serial: int, version: int) -> Trajectory:
+    tokens = np.array([serial], np.int32)
+    logprobs = np.zeros(1, np.float32)
+    return Trajectory(0, tokens, tokens, logprobs, logprobs, 0.0, False, True, 1.0, version, 0, serial % N_SEARCHERS)
+
+
+def arrival(sync, *serials: Sequence[int], version: int = 0) -> Arrival:
+    """What each searcher brings, by serial number of the trajectory."""
+    batches = [TrajectoryBatch.from_trajectories([trajectory(s, version) for s in own]) for own in serials]
+    headers = np.zeros(len(serials), HEADER)
+    headers["idle_seconds"] = [3.0, 44.0]
+    return Arrival(sync, batches, headers)
+
+
+@pytest.fixture
+def make(tmp_path):
+    def make(exchange, synchronous=False, timeout=0.2, start_size=4, **trainer):
+        settings = tiny_settings("model", "run")
+        settings["buffer"] |= {"max_per_query": 1000, "start_size": start_size}
+        settings["trainer"] |= trainer
+        settings["distributed"] |= {"timeout_seconds": timeout}
+        settings["rollout"] |= {"samples_per_query": 4}
+        config = validate(RunConfig, settings, "")
+        buffer = ReplayBuffer(config.buffer, tmp_path / "buffer", 0)
+        kind = SynchronousIntake if synchronous else Intake
+        intake = kind(config, exchange, buffer, *([N_SEARCHERS] if synchronous else []))
+        return intake, buffer
+
+    return make
+
+
+def serials(buffer, n):
+    return sorted(t.response_tokens[0] for t in buffer.sample(1, n, 0, recent_only=True).trajectories)
+
+
+def test_training_starts_when_the_first_trajectories_are_there(make):
+    exchange = ScriptedExchange(
+        [arrival(1, [1], [2])], [arrival(1, [], []), arrival(1, [], [3, 4]), arrival(1, [5], [])]
+    )
+    intake, buffer = make(exchange)
+    assert intake.prepare(0) >= 0
+    assert len(buffer) == intake.received == 4
+    assert len(exchange.later) == 1
+
+
+def test_with_data_there_nothing_is_waited_for(make):
+    exchange = ScriptedExchange([arrival(1, [1, 2], [3, 4])], [arrival(1, [5], [])])
+    intake, _ = make(exchange)
+    intake.prepare(0)
+    intake.prepare(1)
+    assert len(exchange.later) == 1
+
+
+def test_max_reuse_lets_the_trainer_run_ahead_only_so_far(make):
+    later = [arrival(1, range(10 * i, 10 * i + 10), []) for i in range(1, 9)]
+    exchange = ScriptedExchange([], later)
+    intake, _ = make(exchange, max_reuse=2)
+    for step, needed in [(0, 10), (1, 20), (2, 30), (3, 40)]:  # 16 a step, each twice
+        intake.prepare(step)
+        assert intake.received == needed
+
+
+def test_duplicates_count_as_received(make):
+    intake, buffer = make(ScriptedExchange([arrival(1, [1, 2], [3]), arrival(1, [3], [])], []))
+    intake.prepare(0)
+    assert (intake.received, intake.duplicates, len(buffer)) == (4, 1, 3)
+
+
+def test_what_came_since_the_latest_sync_is_kept_for_the_metrics(make):
+    intake, _ = make(ScriptedExchange([arrival(1, [1], [2]), arrival(2, [3], []), arrival(2, [], [4])], []))
+    intake.prepare(0)
+    latest = TrajectoryBatch.concatenate(intake.latest_sync)
+    assert latest.response_tokens.tolist() == [3, 4]
+
+
+def test_silence_is_an_error_that_tells_about_each_searcher(make):
+    intake, _ = make(ScriptedExchange([arrival(1, [1], [2])], []))
+    with pytest.raises(TimeoutError) as caught:
+        intake.prepare(0)
+    message = str(caught.value)
+    assert message.startswith("the data of step 0 is not complete, and for 0 s none came; ")
+    assert message.endswith("seconds since a generation batch: searcher 0: 3, searcher 1: 44")
+
+
+def test_silence_from_the_start_is_told_as_such(make):
+    intake, _ = make(ScriptedExchange([], []))
+    with pytest.raises(TimeoutError, match="no searcher was ever heard of"):
+        intake.prepare(0)
+
+
+class SlowExchange(ScriptedExchange):
+    """Lets half the time limit pass at each wait."""
+
+    def wait_for_arrivals(self, seconds: float) -> list[Arrival]:
+        time.sleep(0.1)
+        return super().wait_for_arrivals(seconds)
+
+
+def test_as_long_as_something_comes_the_trainer_waits(make):
+    exchange = SlowExchange([], [arrival(1, [serial], []) for serial in range(6)])
+    intake, _ = make(exchange, start_size=6)
+    intake.prepare(0)  # takes three times the limit
+    assert intake.received == 6
+
+
+def test_in_synchronous_mode_all_data_of_a_sync_goes_in_at_once_and_by_searcher(make):
+    """What a sync needs: 2 steps × 4 queries × 4 samples = 32."""
+    first, second = list(range(16)), list(range(100, 116))
+    pieces = [
+        arrival(1, [], second[:9]),
+        arrival(1, first[:5], []),
+        arrival(1, [], second[9:]),
+        arrival(1, first[5:], []),
+    ]
+    exchange = ScriptedExchange(pieces[:2], pieces[2:])
+    intake, buffer = make(exchange, synchronous=True)
+    intake.prepare(0)
+    assert intake.received == len(buffer) == 32
+    assert TrajectoryBatch.concatenate(intake.latest_sync).response_tokens.tolist() == first + second
+
+
+def test_in_synchronous_mode_only_the_first_step_after_a_sync_waits(make):
+    exchange = ScriptedExchange([arrival(1, range(16), range(16, 32))], [])
+    intake, buffer = make(exchange, synchronous=True)
+    intake.prepare(0)
+    assert intake.prepare(1) == 0
+    exchange.later = [arrival(2, range(50, 66), range(66, 82), version=2)]
+    intake.prepare(2)
+    assert serials(buffer, 32) == list(range(50, 82))
+
+
+def test_stale_data_in_synchronous_mode_is_a_bug(make):
+    exchange = ScriptedExchange([arrival(1, range(16), range(16, 32), version=7)], [])
+    intake, _ = make(exchange, synchronous=True)
+    with pytest.raises(AssertionError, match="stale"):
+        intake.prepare(0)

@@ -1,0 +1,59 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tba_hpc.metrics import MetricsWriter
+
+
+@pytest.fixture
+def writer(tmp_path):
+    writer = MetricsWriter(tmp_path)
+    yield writer
+    writer.close()
+
+
+def lines(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_each_step_is_on_disk_as_soon_as_it_is_written(writer, tmp_path):
+    for step in (1, 2, 3):
+        writer.scalars(step, {"a/b": step / 2, "c": 3})
+        assert [line["step"] for line in lines(tmp_path)] == list(range(1, step + 1))
+    assert lines(tmp_path)[-1].items() >= {"step": 3, "a/b": 1.5, "c": 3}.items()
+    assert "time" in lines(tmp_path)[0]
+
+
+def test_numbers_of_numpy_are_written_too(writer, tmp_path):
+    writer.scalars(1, {"a": np.float32(0.5), "b": np.int64(3)})
+    assert lines(tmp_path)[0].items() >= {"a": 0.5, "b": 3}.items()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_null_as_json_has_no_word_for_it(writer, tmp_path, value):
+    writer.scalars(1, {"a": value, "b": 1.0})
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["a"] is None
+
+
+def test_tensorboard_holds_scalars_histograms_and_texts(writer, tmp_path):
+    writer.scalars(4, {"x/y": 0.25})
+    writer.histogram(4, "ages", [0, 1, 1, 5])
+    writer.text(4, "sample", "**bold**")
+    writer.close()
+    log = EventAccumulator(str(tmp_path / "tensorboard"))
+    log.Reload()
+    assert [(event.step, event.value) for event in log.Scalars("x/y")] == [(4, 0.25)]
+    assert log.Histograms("ages")[0].histogram_value.num == 4
+    assert b"**bold**" in log.Tensors("sample/text_summary")[0].tensor_proto.string_val[0]
+
+
+def test_a_writer_goes_on_where_another_ended(writer, tmp_path):
+    writer.scalars(1, {"a": 1})
+    second = MetricsWriter(tmp_path)
+    second.scalars(2, {"a": 2})
+    second.close()
+    assert [line["step"] for line in lines(tmp_path)] == [1, 2]

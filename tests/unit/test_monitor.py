@@ -1,0 +1,148 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tba_hpc import monitor
+from tba_hpc.config import LoggingConfig
+from tba_hpc.distributed.round import HEADER
+from tba_hpc.distributed.trainer_exchange import Arrival
+from tba_hpc.monitor import COLUMNS, Monitor, SearcherRates, StepReport, batch_metrics, rollout_metrics, staleness
+from tba_hpc.replay.buffer import BufferStats
+from tba_hpc.trajectory import SampledBatch, Trajectory, TrajectoryBatch
+
+
+def trajectory(version=0, reward=0.0, length=1, finished=True, gap=0.0):
+    tokens, logprobs = np.zeros(length, np.int32), np.full(length, -1.0, np.float32)
+    reference = np.full(length, -1.0 - gap, np.float32)
+    correct = reward > 0.5
+    return Trajectory(0, tokens, tokens, logprobs, reference, reward, correct, finished, 1.0, version, 0, 0)
+
+
+def sampled(*trajectories, recent=True):
+    n = len(trajectories)
+    batch = TrajectoryBatch.from_trajectories(trajectories)
+    return SampledBatch(batch, np.zeros(n, np.int32), np.full(n, recent))
+
+
+def test_staleness_is_counted_in_optimizer_steps():
+    assert staleness(7, sampled(trajectory(7), trajectory(4))).tolist() == [0, 3]
+
+
+def test_means_over_the_batch_learned_from():
+    batch = sampled(trajectory(2, 1.0, 3), trajectory(4, 0.0, 5, finished=False))
+    assert batch_metrics(5, batch) == {
+        "batch/reward": 0.5,
+        "batch/accuracy": 0.5,
+        "batch/response_tokens": 4.0,
+        "batch/truncated": 0.5,
+        "batch/recent": 1.0,
+        "staleness/mean": 2.0,
+        "staleness/max": 3.0,
+    }
+
+
+def test_means_over_what_the_searchers_sampled_last():
+    parts = [(trajectory(reward=1.0, length=2, gap=0.5),), (trajectory(length=4, finished=False),)]
+    metrics = rollout_metrics([TrajectoryBatch.from_trajectories(part) for part in parts])
+    assert metrics["rollout/reward"] == 0.5
+    assert metrics["rollout/kl"] == pytest.approx(0.5)  # 2 tokens × 0.5 nats, over two responses
+    assert metrics["rollout/response_tokens"] == 3.0
+    assert metrics["rollout/truncated"] == 0.5
+    assert rollout_metrics([]) == {}
+
+
+def headers(generated, busy, idle=(0.0, 0.0)):
+    result = np.zeros(2, HEADER)
+    result["generated"], result["tokens"] = generated, np.multiply(generated, 10)
+    result["busy_seconds"], result["idle_seconds"] = busy, idle
+    return result
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(monitor, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_rates_are_over_the_last_ten_seconds_of_all_searchers_together(clock):
+    rates = SearcherRates()
+    rates.update(headers([0, 0], [0, 0]))
+    assert rates.values["throughput/trajectories_per_second"] == 0
+    clock.now += 5
+    rates.update(headers([10, 40], [5, 2.5], idle=[1.0, 9.0]))
+    assert rates.values["throughput/trajectories_per_second"] == 10
+    assert rates.values["throughput/tokens_per_second"] == 100
+    assert rates.values["searcher/busy"] == pytest.approx(0.75)
+    assert rates.values["searcher/longest_idle_seconds"] == 9
+    assert rates.values["searcher/generated"] == 50
+    clock.now += 8
+    rates.update(headers([10, 40], [5, 2.5]))
+    clock.now += 8
+    rates.update(headers([10, 40], [5, 2.5]))
+    assert rates.values["throughput/trajectories_per_second"] == 0
+
+
+class Recorder:
+    """Writer and display in one."""
+
+    def __init__(self):
+        self.written, self.histograms, self.texts, self.shown = {}, [], [], []
+
+    def scalars(self, step, values):
+        self.written[step] = values
+
+    def histogram(self, step, name, values):
+        self.histograms.append(step)
+
+    def text(self, step, name, markdown):
+        self.texts.append((step, name, markdown))
+
+    def update(self, step, metrics):
+        self.shown.append(step)
+
+
+def make_monitor(arrival):
+    stats = BufferStats(queries=1, in_ram=2, on_disk=3, ram_bytes=4, disk_bytes=5, evicted=6, duplicates=7, lost=8)
+
+    class Buffer:
+        stats = staticmethod(lambda: stats)
+        __len__ = staticmethod(lambda: 5)
+
+    latest = [TrajectoryBatch.from_trajectories([trajectory()])]
+    intake = SimpleNamespace(last=arrival, latest_sync=latest, received=10, duplicates=4)
+    recorder = Recorder()
+    settings = LoggingConfig(samples_every=2, samples=3, histograms_every=3)
+    render = "reward {0.reward}".format
+    return Monitor(settings, recorder, recorder, Buffer(), intake, render), recorder
+
+
+def test_every_step_is_written_and_shown_under_the_number_of_steps_done():
+    subject, recorder = make_monitor(Arrival(1, [], headers([1, 2], [0, 0])))
+    batch = sampled(trajectory(0, 1.0), trajectory(0, 0.0))
+    for step in range(6):
+        metrics = {"loss": 2.0, "beta": 0.1, "grad_norm": 3.0}
+        subject.step(StepReport(step, batch, metrics, busy_seconds=3.0, waiting_seconds=1.0, sync_seconds=0.5))
+    assert list(recorder.written) == recorder.shown == [1, 2, 3, 4, 5, 6]
+    assert recorder.histograms == [3, 6]
+    assert recorder.texts == [
+        (step, f"samples/{i}", f"reward {reward}") for step in (2, 4, 6) for i, reward in enumerate([1.0, 0.0])
+    ]
+    expected = {
+        "objective/loss": 2.0,
+        "schedule/beta": 0.1,
+        "optimizer/grad_norm": 3.0,
+        "trainer/busy": 0.75,
+        "trainer/sync_seconds": 0.5,
+        "buffer/size": 5,
+        "buffer/duplicate_share": 0.4,
+        "searcher/generated": 3.0,
+    }
+    assert recorder.written[4].items() >= expected.items()
+
+
+def test_every_number_on_the_display_is_one_that_is_written():
+    subject, recorder = make_monitor(Arrival(1, [], headers([1, 2], [0, 0])))
+    subject.step(StepReport(0, sampled(trajectory()), {"loss": 0.0, "beta": 0.1}, 1.0, 0.0, 0.0))
+    assert {name for name, _, _ in COLUMNS} <= recorder.written[1].keys()
