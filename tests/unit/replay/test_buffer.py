@@ -125,7 +125,7 @@ def test_sampling_does_not_see_how_the_content_came_about(history):
     """Adding what is held, in the order of arrival, to another buffer gives the same batches: all that a resumed run
     has to keep."""
     mixture = {"most_on_policy": 0.5, "reward_softmax": 0.5, "max_per_query": MAX_PER_QUERY, "capacity": CAPACITY}
-    model = Model()
+    model = Model(deduplicate=True)
     with tempfile.TemporaryDirectory() as a, tempfile.TemporaryDirectory() as b:
         buffer, copy = (ReplayBuffer(make_config(**mixture), Path(folder), seed=3) for folder in (a, b))
         for items, arrival in replayed(history):
