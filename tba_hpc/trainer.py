@@ -62,7 +62,7 @@ class Trainer:
             waiting += time.monotonic() - started
             self._monitor.step(StepReport(step, batch, metrics, busy, waiting, self._exchange.sync_seconds))
         self._group.send_stop()
-        self._exchange.stop(trainer.steps)
+        self._exchange.stop()
 
     def _sample(self, step: int) -> SampledBatch:
         trainer = self._config.trainer

@@ -94,7 +94,9 @@ def run_mpi(start: Callable[..., Job]) -> Callable[..., Finished]:
     """Runs `programs/NAME.py` with arguments on so many ranks and waits for its end."""
 
     def run(program: str, ranks: int, *arguments: object, seconds: float = 120) -> Finished:
-        words = [*mpiexec_words(None), "-n", str(ranks), sys.executable, str(PROGRAMS / f"{program}.py")]
+        # -m mpi4py: a rank that fails ends all of them.
+        python = [sys.executable, "-m", "mpi4py", str(PROGRAMS / f"{program}.py")]
+        words = [*mpiexec_words(None), "-n", str(ranks), *python]
         return start([*words, *map(str, arguments)]).result(seconds)
 
     return run

@@ -24,7 +24,6 @@ from tba_hpc.distributed.patience import LeaderPatience, MemberPatience
 CONTROL = np.dtype(
     [
         ("round", "<i8"),
-        ("step", "<i8"),  # optimizer steps done
         ("flags", "<i8"),
         ("policy_version", "<i8"),  # of the weights that follow, if they do
         ("manifest", "<i8"),  # fingerprint of what the weights consist of
@@ -77,10 +76,10 @@ class RoundLeader:
         self.number = 0
         """Rounds started so far."""
 
-    def run(self, step: int, flags: Flag, policy_version: int, manifest: int) -> Collected:
+    def run(self, flags: Flag, policy_version: int, manifest: int) -> Collected:
         """Waits for every searcher's communication thread, never for its generation. Raises `TimeoutError`."""
         self.number += 1
-        control = np.array([(self.number, step, flags, policy_version, manifest)], CONTROL)
+        control = np.array([(self.number, flags, policy_version, manifest)], CONTROL)
         self.wait(self._comm.Ibcast([control, MPI.BYTE]).Test, "control record")
         headers = np.zeros(self._comm.size, HEADER)
         self.wait(self._comm.Igather([np.zeros(1, HEADER), MPI.BYTE], [headers, MPI.BYTE]).Test, "headers")

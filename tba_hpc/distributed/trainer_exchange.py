@@ -52,9 +52,9 @@ class TrainerExchange:
             world.exchange, config.chunk_bytes, LeaderPatience(world.exchange, config.timeout_seconds)
         )
         self._changed = threading.Condition()
-        self._pending: tuple[int, int] | None = None  # (step, version) of the weights to publish
+        self._pending: int | None = None  # version of the weights to publish
         self._hungry = False
-        self._stop_at: int | None = None
+        self._stopping = False
         self._arrivals: list[Arrival] = []
         self._syncs = 0
         self._sync_seconds = 0.0
@@ -74,14 +74,14 @@ class TrainerExchange:
         """Duration of the last complete sync, from the start of its round to the last byte of weights."""
         return self._sync_seconds
 
-    def publish(self, step: int, named: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Takes a snapshot of the weights and returns; a round then carries it to the searchers. Its version is the
-        step. Only when `ready_to_publish`."""
+    def publish(self, version: int, named: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Takes a snapshot of the weights and returns; a round then carries it to the searchers. The version is the
+        number of optimizer steps that made them. Only when `ready_to_publish`."""
         with self._changed:
             assert self._pending is None, "a publish is still under way"
         self._flat.copy_from(named)
         with self._changed:
-            self._pending = (step, step)
+            self._pending = version
             self._changed.notify_all()
 
     def wait_until_published(self) -> None:
@@ -105,10 +105,10 @@ class TrainerExchange:
             self._hungry = False
         return self.arrivals()
 
-    def stop(self, step: int) -> None:
+    def stop(self) -> None:
         """Runs the last round, which tells searchers to stop, and waits for the thread to end."""
         with self._changed:
-            self._stop_at = step
+            self._stopping = True
             self._changed.notify_all()
         self._thread.join(4 * self._seconds)
         if self._thread.is_alive():
@@ -120,36 +120,36 @@ class TrainerExchange:
             while True:
                 with self._changed:
                     self._changed.wait_for(self._something_to_do, self._seconds * _HEARTBEAT)
-                    pending, stop_at = self._pending, self._stop_at
-                if pending:
-                    self._sync(*pending)
-                elif stop_at is not None:
-                    self._round(stop_at, Flag.STOP, 0)
+                    pending, stopping = self._pending, self._stopping
+                if pending is not None:
+                    self._sync(pending)
+                elif stopping:
+                    self._round(Flag.STOP)
                     return
                 else:
-                    self._round(0, Flag(0), 0)
+                    self._round(Flag(0))
                     self._rest()
 
     def _something_to_do(self) -> bool:
-        return self._pending is not None or self._hungry or self._stop_at is not None
+        return self._pending is not None or self._hungry or self._stopping
 
     def _rest(self) -> None:
         """A breath between two rounds that carry no weights, cut short by a publish or a stop."""
         with self._changed:
-            self._changed.wait_for(lambda: self._pending is not None or self._stop_at is not None, self._idle_seconds)
+            self._changed.wait_for(lambda: self._pending is not None or self._stopping, self._idle_seconds)
 
-    def _sync(self, step: int, version: int) -> None:
+    def _sync(self, version: int) -> None:
         started = time.monotonic()
         self._syncs += 1
-        self._round(step, Flag.WEIGHTS, version)
+        self._round(Flag.WEIGHTS, version)
         self._flat.broadcast(self._group, self._leader.wait)
         with self._changed:
             self._sync_seconds = time.monotonic() - started
             self._pending = None
             self._changed.notify_all()
 
-    def _round(self, step: int, flags: Flag, version: int) -> None:
-        collected = self._leader.run(step, flags, version, self._fingerprint)
+    def _round(self, flags: Flag, version: int = 0) -> None:
+        collected = self._leader.run(flags, version, self._fingerprint)
         arrival = Arrival(self._syncs, from_payloads(collected), collected.headers)
         with self._changed:
             self._arrivals.append(arrival)

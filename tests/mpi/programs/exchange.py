@@ -113,7 +113,7 @@ def lead(exchange: TrainerExchange) -> dict[str, object]:
             generated.append(int(arrival.headers["generated"].sum()))
     exchange.publish(VERSIONS, Model(VERSIONS).named())
     exchange.wait_until_published()
-    exchange.stop(VERSIONS)
+    exchange.stop()
     return {"answers": answers, "syncs": syncs, "generated": generated}
 
 

@@ -27,7 +27,7 @@ def lead(comm: MPI.Intracomm, rounds: int, chunk: int, largest: int) -> None:
     leader = RoundLeader(comm, chunk, LeaderPatience(comm, SECONDS))
     wrong, sizes = [], []
     for number in range(1, rounds + 1):
-        collected = leader.run(number, Flag.STOP if number == rounds else Flag(0), number * 2, 17)
+        collected = leader.run(Flag.STOP if number == rounds else Flag(0), number * 2, 17)
         for searcher, payload in enumerate(collected.payloads):
             expected, header = payload_of(number, searcher, largest), collected.headers[searcher]
             same = len(payload) == len(expected) and zlib.crc32(payload.tobytes()) == zlib.crc32(expected.tobytes())
@@ -43,7 +43,7 @@ def take_part(comm: MPI.Intracomm, chunk: int, largest: int) -> None:
     while True:
         control = member.next_control()
         number = int(control["round"])
-        assert (control["step"], control["policy_version"], control["manifest"]) == (number, 2 * number, 17)
+        assert (control["policy_version"], control["manifest"]) == (2 * number, 17)
         header = np.zeros(1, HEADER)
         header["trajectories"], header["generated"] = number, comm.rank - 1
         member.contribute(header, payload_of(number, comm.rank - 1, largest))

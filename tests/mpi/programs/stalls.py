@@ -55,7 +55,7 @@ def lead(comm: MPI.Intracomm, silent: bool) -> None:
     for number in range(GOOD_ROUNDS + 1):
         if silent and number == GOOD_ROUNDS:
             return
-        leader.run(number, Flag(0), 0, 0)
+        leader.run(Flag(0), 0, 0)
 
 
 def follow(comm: MPI.Intracomm, take_part: Callable[[RoundMember, int], None]) -> None:
