@@ -142,7 +142,7 @@ class DistributedConfig(Settings):
     idle_round_seconds: PositiveFloat = 0.1
     """Time between two exchanges while the trainer waits for data."""
     pending_bytes: ByteSize = ByteSize(256 * 2**20)
-    """A searcher stops generating while this much of its work has not been collected."""
+    """A searcher pauses before its next batch while more than this much of its work has not been collected."""
     chunk_bytes: ByteSize = ByteSize(2**30)
     """Largest share of one searcher in one MPI gather; a bigger one takes several."""
     bucket_bytes: ByteSize = ByteSize(64 * 2**20)

@@ -87,13 +87,16 @@ class Searcher:
                 self._search(self._quota)
                 self._wait_for_weights(self._engine.version)
             else:
-                self._search(self._config.rollout.queries_per_batch)
+                waited = self._exchange.outbox.wait_for_room(self._config.distributed.timeout_seconds)
+                self._exchange.stats.record_waiting(waited)
                 self._exchange.staged.commit(self._engine)
+                self._search(self._config.rollout.queries_per_batch)
         self._exchange.join()
 
     def _wait_for_weights(self, beyond: int) -> None:
         started = time.monotonic()
-        self._exchange.staged.wait_beyond(beyond, self._exchange.stopped, self._config.patience_seconds)
+        seconds = self._config.distributed.timeout_seconds
+        self._exchange.staged.wait_beyond(beyond, self._exchange.stopped, seconds)
         self._exchange.stats.record_waiting(time.monotonic() - started)
         while not (self._exchange.stopped() or self._exchange.staged.commit(self._engine)):
             time.sleep(1e-3)
@@ -105,10 +108,9 @@ class Searcher:
             started = time.monotonic()
             ids = self._prompts.take(min(per_batch, n_queries - start))
             batch = self.collect([self._task.prompt("train", i) for i in ids])
+            self._exchange.outbox.offer(batch)
             busy = time.monotonic() - started
             self._exchange.stats.record(len(batch), len(batch.response_tokens), self._engine.version, busy)
-            waited = self._exchange.outbox.offer(batch, self._config.distributed.timeout_seconds)
-            self._exchange.stats.record_waiting(waited)
 
     def collect(self, prompts: Sequence[Prompt]) -> TrajectoryBatch:
         """Samples, scores and packs S trajectories for each prompt; fewer if the run stops meanwhile."""

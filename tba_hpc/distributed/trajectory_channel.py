@@ -24,18 +24,23 @@ class Outbox:
         self._changed = threading.Condition()
         self._closed = False
 
-    def offer(self, batch: TrajectoryBatch, seconds: float) -> float:
-        """Queues a batch and returns the seconds waited.
+    def wait_for_room(self, seconds: float) -> float:
+        """Waits while more than the limit is pending, until a round takes it or `close` ends the run. Returns the
+        seconds waited. Raises `TimeoutError` after `seconds`.
 
-        Waits while more than the limit is pending, until a round takes it or `close` ends the run. Raises
-        `TimeoutError` after `seconds`."""
+        To be called before generating: what is generated after the wait, with the weights of then, is fresher than what
+        would have waited itself."""
         started = time.monotonic()
         with self._changed:
             if not self._changed.wait_for(lambda: self._closed or self._bytes <= self._limit, seconds):
                 raise TimeoutError(f"no round of trainer 0 took the {self._bytes} pending bytes within {seconds:.0f} s")
+        return time.monotonic() - started
+
+    def offer(self, batch: TrajectoryBatch) -> None:
+        """Queues a batch for the next round."""
+        with self._changed:
             self._batches.append(batch)
             self._bytes += batch.nbytes
-        return time.monotonic() - started
 
     def take(self) -> TrajectoryBatch:
         """Everything queued so far, which leaves the outbox empty."""

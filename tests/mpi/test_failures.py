@@ -46,7 +46,7 @@ def test_an_exception_in_the_trainer_ends_the_job_with_its_traceback(fail):
 
 def test_a_searcher_that_just_dies_ends_the_job(fail):
     job, seconds = fail("exit")
-    assert job.code == 3
+    assert job.code != 0  # its own, or that of the ranks killed for it: the launcher picks one
     assert seconds < SOON
 
 

@@ -128,7 +128,7 @@ def search(exchange: SearcherExchange, index: int) -> None:
         assert same_bits(engine.model, Model(version)), f"version {version} arrived changed"
         assert not exchange.staged.commit(engine), "nothing newer was there to commit"
         exchange.stats.record(BATCH, 0, version, 0.0)
-        exchange.outbox.offer(batch_of(version, index), SECONDS)
+        exchange.outbox.offer(batch_of(version, index))
     while not exchange.stopped():
         sum(range(10_000))
     exchange.join()
