@@ -95,8 +95,7 @@ class Searcher:
 
     def _wait_for_weights(self, beyond: int) -> None:
         started = time.monotonic()
-        seconds = self._config.distributed.timeout_seconds
-        self._exchange.staged.wait_beyond(beyond, self._exchange.stopped, seconds)
+        self._exchange.staged.wait_beyond(beyond, self._exchange.stopped, self._config.patience_seconds)
         self._exchange.stats.record_waiting(time.monotonic() - started)
         while not (self._exchange.stopped() or self._exchange.staged.commit(self._engine)):
             time.sleep(1e-3)
