@@ -26,6 +26,7 @@ from transformers import (
 )
 
 from tba_hpc.config import ModelConfig
+from tba_hpc.settings import ConfigError
 from tba_hpc.trajectory import TrajectoryBatch
 
 _SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
@@ -39,7 +40,7 @@ def load_policy(path: str, config: ModelConfig, device: torch.device) -> PreTrai
     """The causal language model at `path`, in evaluation mode and with every dropout set to 0: log-probabilities of
     searcher and trainer must be those of one and the same function, also in training mode.
 
-    Raises `ValueError` if there is no complete model at `path`, or if its logits are not those of a linear head on
+    Raises `ConfigError` if there is no complete model at `path`, or if its logits are not those of a linear head on
     the hidden states (soft-capped or scaled logits), which `token_logprobs` relies on."""
     try:
         model_config = AutoConfig.from_pretrained(path)
@@ -53,11 +54,11 @@ def load_policy(path: str, config: ModelConfig, device: torch.device) -> PreTrai
             output_loading_info=True,
         )
     except _LOAD_ERRORS as error:
-        raise ValueError(f"cannot load a causal language model from model path {path!r}: {error}") from error
+        raise ConfigError(f"cannot load a causal language model from model path {path!r}: {error}") from error
     model: PreTrainedModel = loaded[0]
     missing = sorted(loaded[1]["missing_keys"])
     if missing:
-        raise ValueError(f"the checkpoint at {path!r} is incomplete: no weights for {', '.join(missing[:3])}")
+        raise ConfigError(f"the checkpoint at {path!r} is incomplete: no weights for {', '.join(missing[:3])}")
     model.to(device)  # type: ignore[arg-type]
     model.eval()  # type: ignore[no-untyped-call]
     _check_linear_head(model, path)
@@ -81,7 +82,7 @@ def _check_linear_head(model: PreTrainedModel, path: str) -> None:
     """Compares the model's logits with head(hidden states) on two tokens."""
     head = _head(model)
     if head is None or model.base_model is model:
-        raise ValueError(f"the model at {path!r} ({type(model).__name__}) has no language-model head of its own")
+        raise ConfigError(f"the model at {path!r} ({type(model).__name__}) has no language-model head of its own")
     inputs = {
         "input_ids": torch.tensor([[0, 1]], device=model.device),
         "attention_mask": torch.ones(1, 2, dtype=torch.long, device=model.device),
@@ -90,7 +91,7 @@ def _check_linear_head(model: PreTrainedModel, path: str) -> None:
     expected = model(**inputs).logits.float()
     logits = head(model.base_model(**inputs).last_hidden_state).float()
     if logits.shape != expected.shape or not torch.allclose(logits, expected, rtol=1e-3, atol=1e-6, equal_nan=True):
-        raise ValueError(
+        raise ConfigError(
             f"the logits of the model at {path!r} ({type(model).__name__}) are not those of a linear head on its "
             "hidden states (a logit scale?): such models are not supported"
         )
@@ -98,13 +99,13 @@ def _check_linear_head(model: PreTrainedModel, path: str) -> None:
 
 def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     """The tokenizer at `path`. Pads with the end-of-sequence token if it has no padding token: padding is told
-    apart by length, never by id. Raises `ValueError` if there is no tokenizer, or none that can end a sequence."""
+    apart by length, never by id. Raises `ConfigError` if there is no tokenizer, or none that can end a sequence."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
     except _LOAD_ERRORS as error:
-        raise ValueError(f"cannot load a tokenizer from model path {path!r}: {error}") from error
+        raise ConfigError(f"cannot load a tokenizer from model path {path!r}: {error}") from error
     if tokenizer.eos_token_id is None:
-        raise ValueError(f"the tokenizer at {path!r} has no end-of-sequence token: set eos_token in its configuration")
+        raise ConfigError(f"the tokenizer at {path!r} has no end-of-sequence token: set eos_token in its configuration")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -114,13 +115,13 @@ def fresh_llama(init: dict[str, Any], tokenizer: PreTrainedTokenizerBase, seed: 
     """A Llama of random weights, float32 on the CPU, in evaluation mode; the same seed gives the same weights.
 
     `init` are settings of `transformers.LlamaConfig`; the vocabulary and the special tokens are the tokenizer's.
-    Raises `ValueError` for a setting that LlamaConfig does not have or refuses."""
+    Raises `ConfigError` for a setting that LlamaConfig does not have or refuses."""
     allowed = sorted(set(LlamaConfig.__annotations__) - {"model_type", *_FROM_TOKENIZER})
     for name in init:
         if name not in allowed:
             close = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ValueError(f"init.{name}: no such setting; {hint}allowed: {', '.join(allowed)}")
+            raise ConfigError(f"init.{name}: no such setting; {hint}allowed: {', '.join(allowed)}")
     special = {name: getattr(tokenizer, name) for name in _FROM_TOKENIZER if name != "vocab_size"}
     try:
         config = LlamaConfig(**init, vocab_size=len(tokenizer), **special)
@@ -128,7 +129,7 @@ def fresh_llama(init: dict[str, Any], tokenizer: PreTrainedTokenizerBase, seed: 
             torch.manual_seed(seed)
             model = LlamaForCausalLM(config)
     except (ValueError, TypeError, ZeroDivisionError, StrictDataclassError) as error:
-        raise ValueError(f"init does not describe a Llama: {error}") from error
+        raise ConfigError(f"init does not describe a Llama: {error}") from error
     model.eval()  # type: ignore[no-untyped-call]
     return model
 

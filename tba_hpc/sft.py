@@ -17,6 +17,7 @@ from tba_hpc.evaluator import EvaluationResult, evaluate
 from tba_hpc.models import Sequences, fresh_llama, load_policy, load_tokenizer, token_logprobs
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.rollout.text import encode_prompts
+from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
 from tba_hpc.tasks.base import Task
 from tba_hpc.trajectory import Trajectory, TrajectoryBatch
@@ -37,11 +38,11 @@ def run_sft(config: SftConfig, report: Callable[[dict[str, float]], None]) -> Sf
     `run_dir/final`. The same configuration gives the same model, on the same machine and number of threads.
 
     `report` gets the metrics of every step: `step`, `loss` (mean cross-entropy in nats a token), `learning_rate`,
-    `grad_norm`, and where an evaluation followed, `accuracy`. Raises `ValueError` for a checkpoint that is there
+    `grad_norm`, and where an evaluation followed, `accuracy`. Raises `ConfigError` for a checkpoint that is there
     already, a task without solutions, or a solution longer than `max_response_tokens`."""
     checkpoint = config.run_dir / "final"
     if checkpoint.exists():
-        raise ValueError(f"{checkpoint} exists: move it away, or choose another run_dir")
+        raise ConfigError(f"{checkpoint} exists: move it away, or choose another run_dir")
     setup = _setup(config)
     steps, evaluation = _train(setup, _corpus(setup), report)
     setup.model.save_pretrained(checkpoint)
@@ -86,7 +87,7 @@ def _corpus(setup: _Setup) -> TrajectoryBatch:
     solutions = tokenizer([task.solution(prompt) for prompt in prompts], add_special_tokens=False)["input_ids"]
     for prompt, solution in zip(prompts, solutions, strict=True):
         if len(solution) + 1 > limit:
-            raise ValueError(
+            raise ConfigError(
                 f"the solution of prompt {prompt.id} ({prompt.text[:60]!r}) has {len(solution) + 1} tokens with the "
                 f"end-of-sequence token, more than max_response_tokens = {limit}"
             )

@@ -33,7 +33,10 @@ class ArithmeticOptions(Settings):
     test_fraction: float = Field(0.1, gt=0, lt=1)
     """Share of the problems held out."""
     seed: int = Field(0, ge=0, lt=2**32)
-    """Decides which problems are held out, and the order of both splits."""
+    """Decides which problems are held out, the order of both splits, and which solutions lose a carry."""
+    lost_carries: float = Field(0.0, ge=0, le=1)
+    """Share of the reference solutions that forget the carry from the units to the tens: demonstrations, as people write
+    them, have mistakes. Answers and rewards are always right."""
 
 
 class Arithmetic(Task[ArithmeticOptions]):
@@ -45,6 +48,8 @@ class Arithmetic(Task[ArithmeticOptions]):
         super().__init__(options)
         train, test = _split_pairs(self.options)
         self._pairs: dict[Split, NDArray[np.int64]] = {"train": train, "test": test}
+        size = self.options.max_operand + 1
+        self._loses_carry = np.random.RandomState(self.options.seed).random_sample((size, size))
 
     def size(self, split: Split) -> int:
         return len(self._pairs[split])
@@ -59,6 +64,9 @@ class Arithmetic(Task[ArithmeticOptions]):
         return [Score(reward=float(correct), correct=correct) for correct in right]
 
     def solution(self, prompt: Prompt) -> str:
+        a, b = map(int, prompt.text.removesuffix("=").split("+"))
+        if self._loses_carry[a, b] < self.options.lost_carries:
+            return str(a // 10 * 10 + b // 10 * 10 + (a + b) % 10)
         return prompt.answer
 
     def new_tokenizer(self) -> PreTrainedTokenizerBase:

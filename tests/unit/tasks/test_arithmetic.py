@@ -99,3 +99,26 @@ def test_unknown_tasks_and_options_are_refused_with_the_nearest_names():
         make_task(TaskConfig(name="arithmetics"))
     with pytest.raises(ConfigError, match=r"task.options.max_operands .*did you mean 'max_operand'"):
         make_task(TaskConfig(name="arithmetic", options={"max_operands": 9}))
+
+
+def test_demonstrations_lose_the_carry_as_often_as_asked_and_nothing_else():
+    task = Arithmetic({"lost_carries": 0.7})
+    carries = lost = 0
+    for index in range(task.size("train")):
+        prompt = task.prompt("train", index)
+        a, b = map(int, prompt.text[:-1].split("+"))
+        solution = int(task.solution(prompt))
+        if a % 10 + b % 10 < 10:
+            assert solution == a + b
+        else:
+            carries += 1
+            lost += solution != a + b
+            assert solution in (a + b, a + b - 10)
+        assert prompt.answer == str(a + b)
+    assert 0.66 < lost / carries < 0.74
+
+
+def test_demonstrations_are_right_unless_asked_otherwise():
+    task = Arithmetic({})
+    prompts = [task.prompt("train", index) for index in range(200)]
+    assert [task.solution(prompt) for prompt in prompts] == [prompt.answer for prompt in prompts]
