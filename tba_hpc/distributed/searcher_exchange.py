@@ -110,3 +110,4 @@ class SearcherExchange:
             if control["manifest"] != self._fingerprint:
                 raise ValueError("the trainer's weights no longer match the manifest compared at start-up")
             self.staged.receive(self._group, self._member.wait, int(control["policy_version"]))
+        self.outbox.announce_room()

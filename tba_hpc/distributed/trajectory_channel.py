@@ -43,11 +43,15 @@ class Outbox:
             self._bytes += batch.nbytes
 
     def take(self) -> TrajectoryBatch:
-        """Everything queued so far, which leaves the outbox empty."""
+        """Everything queued so far, which leaves the outbox empty. Whoever waits for room goes on at `announce_room`."""
         with self._changed:
             batches, self._batches, self._bytes = self._batches, [], 0
-            self._changed.notify_all()
         return TrajectoryBatch.concatenate(batches)
+
+    def announce_room(self) -> None:
+        """The round that took the trajectories is over, weights included: who waited for room starts with the newest."""
+        with self._changed:
+            self._changed.notify_all()
 
     def close(self) -> None:
         """No more rounds will come: nobody needs to wait any longer."""

@@ -1,13 +1,16 @@
+from pathlib import Path
+
 import pytest
 import torch
 
-from tba_hpc.config import ModelConfig, SftConfig
+from tba_hpc.config import ModelConfig, SftConfig, load_sft_config
 from tba_hpc.evaluator import evaluate
 from tba_hpc.models import load_policy, load_tokenizer
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.sft import run_sft
 from tba_hpc.tasks import make_task
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 INIT = {
     "hidden_size": 32,
     "intermediate_size": 64,
@@ -104,3 +107,13 @@ def test_too_long_a_solution_is_named(tmp_path):
     settings = config(tmp_path).model_copy(update={"max_response_tokens": 1})
     with pytest.raises(ValueError, match=r"solution of prompt 0 .* 2 tokens .* max_response_tokens = 1"):
         run(settings)
+
+
+def test_the_checkpoint_in_the_repository_answers_as_its_recipe_says():
+    settings = load_sft_config(CONFIGS / "arithmetic_sft.yaml", [])
+    path = str(CONFIGS / "checkpoints" / "arithmetic_sft")
+    model, tokenizer = load_policy(path, ModelConfig(path=path), torch.device("cpu")), load_tokenizer(path)
+    assert model.config.head_dim == 32
+    engine = HFEngine(model, tokenizer.eos_token_id)
+    result = evaluate(engine, make_task(settings.task), tokenizer, "test", 0, 512, 16, settings.max_response_tokens)
+    assert result.accuracy == pytest.approx(0.48, abs=0.005)

@@ -40,6 +40,7 @@ def test_a_full_outbox_makes_the_searcher_wait_until_a_round_has_come():
     searcher.join(0.1)
     assert searcher.is_alive()
     assert ids(outbox.take()) == [1, 2]
+    outbox.announce_room()
     searcher.join(10)
     assert waited[0] > 0.05
 
