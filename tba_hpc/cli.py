@@ -39,9 +39,9 @@ def train(
     """Asynchronous TBA over MPI ranks.
 
     With --ranks it starts them itself; under mpirun or srun it is one of them."""
-    from tba_hpc.launch.command import inside_mpi_world, rank_command
+    from tba_hpc.launch.command import inside_mpi_world, launched_tasks, rank_command
 
-    if inside_mpi_world(os.environ):
+    if ranks is None and inside_mpi_world(os.environ):
         sys.exit(_run_rank(config, overrides or [], overwrite))
     from tba_hpc.config import load_run_config
     from tba_hpc.launch.local import run_local
@@ -49,6 +49,11 @@ def train(
     settings = load_run_config(config, overrides or [])
     if ranks is None:
         raise ConfigError("how many ranks? Give --ranks N (at least 2), or start this command with mpirun or srun")
+    if (tasks := launched_tasks(os.environ)) > 1:
+        raise ConfigError(
+            f"--ranks {ranks} would start so many ranks from each of the {tasks} tasks that a launcher has started: "
+            "leave --ranks out, or start this command once"
+        )
     settings.check_world(ranks)
     run_local(rank_command(config, overrides or [], overwrite), ranks, mpiexec)
 
@@ -60,7 +65,7 @@ def _run_rank(config: Path, overrides: list[str], overwrite: bool) -> int:
     from tba_hpc.distributed.launcher import check_launcher
 
     comm = MPI.COMM_WORLD
-    check_launcher(comm.size, os.environ)
+    check_launcher(comm.size, MPI.Query_thread(), os.environ)
     with abort_on_error(comm, f"rank {comm.rank}"):
         from tba_hpc.run import run_rank
 
@@ -105,6 +110,8 @@ def evaluate_checkpoint(
     settings = validate(
         EvaluationConfig, {"split": split, "problems": problems, "batch_size": batch_size}, "options of eval"
     )
+    if output:
+        _check_writable(output)
     task_config = TaskConfig(name=task, options=_json_options(task_options))
     result = evaluate(checkpoint, task_config, settings, max_response_tokens)
     if output:
@@ -118,6 +125,12 @@ def evaluate_checkpoint(
         soft_wrap=True,
         highlight=False,
     )
+
+
+def _check_writable(output: Path) -> None:
+    existing = output if output.exists() else output.parent
+    if not output.parent.is_dir() or output.is_dir() or not os.access(existing, os.W_OK):
+        raise ConfigError(f"--output {str(output)!r} cannot be written: give a file in a folder that exists")
 
 
 def _json_options(text: str) -> dict[str, Any]:

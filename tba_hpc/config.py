@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import ByteSize, Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import ByteSize, Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from tba_hpc.schedules import BetaSchedule, LearningRateSchedule, Linear
-from tba_hpc.settings import ConfigError, Settings, apply_overrides, read_yaml, validate
+from tba_hpc.settings import ConfigError, Integer, PositiveInt, S, Settings, apply_overrides, read_yaml, validate
 
 Share = Annotated[float, Field(ge=0, le=1)]
+PositiveBytes = Annotated[ByteSize, Field(gt=0)]
+GradNorm = Annotated[float, Field(gt=0, allow_inf_nan=True)]
+"""Longest gradient; `.inf` for no clipping."""
+AdamBeta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class ModelConfig(Settings):
@@ -25,6 +29,12 @@ class ModelConfig(Settings):
     """Recompute activations in the backward pass: less memory, about a third more time."""
     logprob_chunk_tokens: PositiveInt = 1024
     """Logits exist for this many tokens at a time."""
+
+    @model_validator(mode="after")
+    def _attention_fits_dtype(self) -> ModelConfig:
+        if self.attention == "flash_attention_2" and self.dtype == "float32":
+            raise ValueError("attention = flash_attention_2 does not work in float32: set dtype to bfloat16")
+        return self
 
 
 class TaskConfig(Settings):
@@ -89,7 +99,7 @@ class BufferConfig(Settings):
     """Trajectories to wait for before the first optimizer step."""
     memory_limit: ByteSize = ByteSize(4 * 2**30)
     """Bytes of trajectories held in RAM; older ones are spilled to disk."""
-    segment_bytes: ByteSize = ByteSize(32 * 2**20)
+    segment_bytes: PositiveBytes = ByteSize(32 * 2**20)
     """Size of a spilled HDF5 segment."""
 
 
@@ -110,11 +120,11 @@ class TrainerConfig(Settings):
     steps: PositiveInt
     batch_size: PositiveInt
     """Trajectories in an optimizer step, over all trainers."""
-    samples_per_query: int = Field(ge=2)
+    samples_per_query: Integer = Field(ge=2)
     """K: trajectories of one query in a batch. log Ẑ is a mean over them, so one alone teaches nothing."""
     sync_every: PositiveInt
     """k: optimizer steps between two syncs with the searchers."""
-    max_sync_delay: int | None = Field(None, ge=0)
+    max_sync_delay: Integer | None = Field(None, ge=0)
     """Optimizer steps that a sync may be late because the one before is still under way, before the trainer waits;
     k when not given."""
     max_reuse: PositiveFloat | None = None
@@ -122,8 +132,8 @@ class TrainerConfig(Settings):
     waits for new ones. Unbounded when not given."""
     learning_rate: LearningRateSchedule
     weight_decay: NonNegativeFloat = 0.0
-    adam_betas: tuple[float, float] = (0.9, 0.999)
-    max_grad_norm: PositiveFloat = 1.0
+    adam_betas: tuple[AdamBeta, AdamBeta] = (0.9, 0.999)
+    max_grad_norm: GradNorm = 1.0
     micro_batch_tokens: PositiveInt = 16384
     """Most tokens, padding included, in one forward and backward pass."""
 
@@ -143,15 +153,15 @@ class DistributedConfig(Settings):
     """Time between two exchanges while the trainer waits for data."""
     pending_bytes: ByteSize = ByteSize(256 * 2**20)
     """A searcher pauses before its next batch while more than this much of its work has not been collected."""
-    chunk_bytes: ByteSize = ByteSize(2**30)
+    chunk_bytes: PositiveBytes = ByteSize(2**30)
     """Largest share of one searcher in one MPI gather; a bigger one takes several."""
-    bucket_bytes: ByteSize = ByteSize(64 * 2**20)
+    bucket_bytes: PositiveBytes = ByteSize(64 * 2**20)
     """Size of the buffers in which weights travel."""
 
 
 class EvaluationConfig(Settings):
     split: Literal["train", "test"] = "test"
-    problems: int = Field(512, ge=0)
+    problems: Integer = Field(512, ge=0)
     """Held-out problems answered greedily before and after training; 0 to skip."""
     batch_size: PositiveInt = 256
     timeout_seconds: PositiveFloat = 3600.0
@@ -161,16 +171,32 @@ class EvaluationConfig(Settings):
 class LoggingConfig(Settings):
     samples_every: PositiveInt = 20
     """Optimizer steps between two sets of sample texts."""
-    samples: int = Field(4, ge=0)
+    samples: Integer = Field(4, ge=0)
     histograms_every: PositiveInt = 20
     """Optimizer steps between two staleness histograms."""
+
+
+Problem = tuple[bool, str]
+"""Whether two settings do not go together, and what to say then."""
+
+
+def _learning_rate_problem(key: str, schedule: LearningRateSchedule, steps_key: str, steps: int) -> Problem:
+    message = f"{key} is down to 0 after {schedule.span} steps: too few for {steps_key} = {steps}"
+    return schedule(steps - 1) == 0, message
+
+
+def _checked(settings: S, problems: list[Problem]) -> S:
+    found = [message for wrong, message in problems if wrong]
+    if found:
+        raise ValueError("\n  ".join(found))
+    return settings
 
 
 class RunConfig(Settings):
     """Everything a run depends on."""
 
     run_dir: Path
-    seed: int = Field(0, ge=0)
+    seed: Integer = Field(0, ge=0)
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """`synchronous`: after each sync the trainer waits for fresh data, and searchers for new weights."""
     model: ModelConfig
@@ -212,11 +238,9 @@ class RunConfig(Settings):
                 f"buffer.start_size = {buffer.start_size} is above buffer.capacity = {buffer.capacity}: "
                 "training would never start",
             ),
+            _learning_rate_problem("trainer.learning_rate", trainer.learning_rate, "trainer.steps", trainer.steps),
         ]
-        found = [message for wrong, message in problems if wrong]
-        if found:
-            raise ValueError("\n  ".join(found))
-        return self
+        return _checked(self, problems)
 
     def check_world(self, ranks: int) -> None:
         """Raises `ConfigError` if a world of `ranks` processes cannot run this configuration."""
@@ -253,7 +277,7 @@ class SftTrainingConfig(Settings):
     batch_size: PositiveInt
     learning_rate: LearningRateSchedule
     weight_decay: NonNegativeFloat = 0.0
-    max_grad_norm: PositiveFloat = 1.0
+    max_grad_norm: GradNorm = 1.0
     evaluate_every: PositiveInt
     """Optimizer steps between two greedy evaluations."""
     stop_at_accuracy: float = Field(1.0, gt=0, le=1)
@@ -264,7 +288,7 @@ class SftConfig(Settings):
     """A supervised warm-up: the policy that reinforcement learning starts from."""
 
     run_dir: Path
-    seed: int = Field(0, ge=0)
+    seed: Integer = Field(0, ge=0)
     model: ModelConfig | None = None
     """Model to go on from; or `init` to start from random weights."""
     init: dict[str, Any] | None = None
@@ -275,10 +299,30 @@ class SftConfig(Settings):
     evaluation: EvaluationConfig = EvaluationConfig()
 
     @model_validator(mode="after")
-    def _one_start(self) -> SftConfig:
-        if (self.model is None) == (self.init is None):
-            raise ValueError("give either model (a checkpoint to go on from) or init (a fresh model)")
-        return self
+    def _consistent(self) -> SftConfig:
+        model, training = self.model, self.training
+        problems = [
+            (
+                (model is None) == (self.init is None),
+                "give either model (a checkpoint to go on from) or init (a fresh model)",
+            ),
+            (
+                model is not None and model.dtype != "float32",
+                "model.dtype = bfloat16: fine-tuning works on float32 weights, as its updates would be rounded away",
+            ),
+            (
+                model is not None and model.reference is not None,
+                "model.reference is set, but fine-tuning has no use for a reference policy: leave it out",
+            ),
+            (
+                model is not None and model.gradient_checkpointing,
+                "model.gradient_checkpointing is not supported in fine-tuning: leave it out",
+            ),
+            _learning_rate_problem(
+                "training.learning_rate", training.learning_rate, "training.max_steps", training.max_steps
+            ),
+        ]
+        return _checked(self, problems)
 
 
 def load_run_config(path: Path, overrides: list[str]) -> RunConfig:

@@ -11,10 +11,11 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from tba_hpc.config import EvaluationConfig, ModelConfig, TaskConfig
-from tba_hpc.models import load_policy, load_tokenizer
+from tba_hpc.models import load_model_config, load_policy, load_tokenizer, room_for_prompt
 from tba_hpc.rollout.engine import Rollout, RolloutEngine, SamplingParams
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.rollout.text import decode_responses, encode_prompts
+from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
 from tba_hpc.tasks.base import Split, Task
 from tba_hpc.trajectory import Prompt
@@ -71,10 +72,7 @@ def evaluate(
     a time. Raises `ValueError` for a negative number of problems, a split without any, or a prompt that is too long."""
     if problems < 0 or batch_size < 1:
         raise ValueError(f"problems = {problems} must be at least 0 and batch_size = {batch_size} at least 1")
-    size = task.size(split)
-    if size == 0:
-        raise ValueError(f"the {split} split of task {type(task).__name__} has no problems to evaluate on")
-    prompts = [task.prompt(split, i) for i in range(min(problems or size, size))]
+    prompts = [task.prompt(split, i) for i in range(number_of_problems(task, split, problems))]
     params = SamplingParams(samples=1, max_tokens=max_response_tokens, temperature=0.0)
     tokens = encode_prompts(tokenizer, prompts, max_prompt_tokens)
     rollouts: list[Rollout] = []
@@ -87,15 +85,25 @@ def evaluate(
     )
 
 
+def number_of_problems(task: Task[Any], split: Split, problems: int) -> int:
+    """How many problems an evaluation on the first `problems` of a split answers; 0 stands for all there are. Raises
+    `ConfigError` for a split without any."""
+    size = task.size(split)
+    if size == 0:
+        raise ConfigError(f"the {split} split of task {type(task).__name__} has no problems to evaluate on")
+    return min(problems or size, size)
+
+
 def evaluate_checkpoint(
     path: str, task: TaskConfig, settings: EvaluationConfig, max_response_tokens: int
 ) -> EvaluationResult:
     """`evaluate` for the model at `path`, a folder or a hub name, in this process alone; the model's positions bound
-    its prompts. Raises `ConfigError` for an unknown task and `ValueError` for a path without a model."""
+    its prompts. Raises `ConfigError` for an unknown task, a path without a model, or `max_response_tokens` that leave
+    no positions for a prompt; `ValueError` as `evaluate` does."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     the_task, tokenizer = make_task(task), load_tokenizer(path)
+    room = room_for_prompt(load_model_config(path), max_response_tokens)
     model = load_policy(path, ModelConfig(path=path), device)
-    positions = getattr(model.config, "max_position_embeddings", 2**31)
     return evaluate(
         HFEngine(model, tokenizer.eos_token_id),
         the_task,
@@ -103,7 +111,7 @@ def evaluate_checkpoint(
         settings.split,
         settings.problems,
         settings.batch_size,
-        positions - max_response_tokens,
+        room,
         max_response_tokens,
     )
 

@@ -15,6 +15,10 @@ from tba_hpc.trajectory import TrajectoryBatch
 _ROUND_SECONDS = 1.0  # longest wait for one round before its caller looks at its own bound
 
 
+def _nobody_waits() -> None:
+    """What a trainer alone has to tell the others while it waits."""
+
+
 class Intake:
     """Asynchronous: whatever arrives goes into the buffer at once, and the trainer waits only for the first
     `buffer.start_size` trajectories and where `trainer.max_reuse` bounds how far it may run ahead of the searchers."""
@@ -33,12 +37,15 @@ class Intake:
         self.latest_sync: list[TrajectoryBatch] = []
         """What the latest sync and the rounds after it have brought: how the policy does now, duplicates included."""
 
-    def prepare(self, step: int) -> float:
+    def prepare(self, step: int, while_waiting: Callable[[], None] = _nobody_waits) -> float:
         """Takes in what has arrived and waits until step `step` (0, 1, …) has data to learn from. Returns the seconds
-        waited. Raises `TimeoutError` telling how long each searcher has been silent if nothing comes for too long."""
+        waited. Raises `TimeoutError` telling how long each searcher has been silent if nothing comes for too long.
+
+        As long as something comes there is no bound on the whole wait, so it calls `while_waiting` every second or so,
+        for whoever waits for this step in turn."""
         started = time.monotonic()
         self._take(self._exchange.arrivals())
-        self._wait_until(lambda: self.received >= self._needed(step), f"the data of step {step}")
+        self._wait_until(lambda: self.received >= self._needed(step), f"the data of step {step}", while_waiting)
         return time.monotonic() - started
 
     def _needed(self, step: int) -> float:
@@ -49,17 +56,22 @@ class Intake:
     def _take(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:
             self.last = arrival
-            self._add(TrajectoryBatch.concatenate(arrival.batches), arrival.sync)
+            batch = TrajectoryBatch.concatenate(arrival.batches)
+            if len(batch):
+                self._count(batch, arrival.sync)
+                self._add(batch, arrival.sync)
 
-    def _add(self, batch: TrajectoryBatch, sync: int) -> None:
-        if len(batch):
-            if sync != self._sync:
-                self._sync, self.latest_sync = sync, []
-            self.latest_sync.append(batch)
-            self.received += len(batch)
-            self.duplicates += self._buffer.add(batch, sync).duplicates
+    def _count(self, batch: TrajectoryBatch, sync: int) -> None:
+        """Takes note of what has arrived."""
+        if sync != self._sync:
+            self._sync, self.latest_sync = sync, []
+        self.latest_sync.append(batch)
+        self.received += len(batch)
 
-    def _wait_until(self, enough: Callable[[], bool], what: str) -> None:
+    def _add(self, batch: TrajectoryBatch, arrival: int) -> None:
+        self.duplicates += self._buffer.add(batch, arrival).duplicates
+
+    def _wait_until(self, enough: Callable[[], bool], what: str, while_waiting: Callable[[], None]) -> None:
         seconds = self._config.distributed.timeout_seconds
         deadline = time.monotonic() + seconds
         while not enough():
@@ -69,6 +81,7 @@ class Intake:
             if any(len(batch) for arrival in arrivals for batch in arrival.batches):
                 deadline = time.monotonic() + seconds
             self._take(arrivals)
+            while_waiting()
 
     def _silence(self) -> str:
         if self.last is None:
@@ -79,28 +92,38 @@ class Intake:
 
 class SynchronousIntake(Intake):
     """Synchronous: after each sync the trainer waits until every trajectory sampled with the new weights is there, and
-    takes them in by searcher, so that the buffer's content does not depend on who was faster."""
+    takes them in by searcher, so that the buffer's content does not depend on who was faster.
+
+    The k steps of a sync divide these k·B queries among themselves, each learning from B that no other step does: the
+    first on-policy, the last from trajectories k − 1 optimizer steps old."""
 
     def __init__(self, config: RunConfig, exchange: TrainerExchange, buffer: ReplayBuffer, n_searchers: int) -> None:
         super().__init__(config, exchange, buffer)
-        samples = config.rollout.samples_per_query
-        queries = sum(config.synchronous_queries(i, n_searchers) for i in range(n_searchers))
-        self._expected = queries * samples
+        self._per_step = config.trainer.queries_per_batch * config.rollout.samples_per_query
+        self._expected = config.trainer.sync_every * self._per_step
         self._held: list[list[TrajectoryBatch]] = [[] for _ in range(n_searchers)]
+        self._fresh = TrajectoryBatch.empty()
 
-    def prepare(self, step: int) -> float:
-        """Waits, at the first step after a sync, for all that the searchers sample with its weights."""
-        if step % self._config.trainer.sync_every:
-            return 0.0
+    def prepare(self, step: int, while_waiting: Callable[[], None] = _nobody_waits) -> float:
+        """Waits, at the first step after a sync, for all that the searchers sample with its weights. Makes this step's
+        share of it the buffer's latest arrival."""
         started = time.monotonic()
-        self._wait_until(
-            lambda: self._held_count() >= self._expected, f"the data sampled with the weights of step {step}"
-        )
-        batches = [batch for held in self._held for batch in held]
+        steps_since_sync = step % self._config.trainer.sync_every
+        if steps_since_sync == 0:
+            what = f"the data sampled with the weights of step {step}"
+            self._wait_until(lambda: self._held_count() >= self._expected, what, while_waiting)
+            self._release(step)
+        first = steps_since_sync * self._per_step
+        self._add(self._fresh.select(np.arange(first, first + self._per_step)), step)
+        return time.monotonic() - started if steps_since_sync == 0 else 0.0
+
+    def _release(self, step: int) -> None:
+        """Everything held, in the order of the searchers, becomes what the next k steps learn from."""
+        self._fresh = TrajectoryBatch.concatenate([batch for held in self._held for batch in held])
         self._held = [[] for _ in self._held]
-        assert all(np.all(batch.rows["policy_version"] == step) for batch in batches), "stale data in synchronous mode"
-        self._add(TrajectoryBatch.concatenate(batches), step)
-        return time.monotonic() - started
+        assert len(self._fresh) == self._expected, "searchers answer exactly the queries of a sync"
+        assert np.all(self._fresh.rows["policy_version"] == step), "stale data in synchronous mode"
+        self._count(self._fresh, step)
 
     def _take(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:

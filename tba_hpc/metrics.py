@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 from torch.utils.tensorboard import SummaryWriter
 
+from tba_hpc.run_dir import RunDir
+
 
 class MetricsWriter:
-    """Writes under `run_dir`: `metrics.jsonl`, one object a step with `step` and `time` (seconds since the epoch), and
+    """Writes `metrics.jsonl`, one object a step with `step` and `time` (seconds since the epoch), and
     `tensorboard/` with the same scalars, histograms and texts."""
 
-    def __init__(self, run_dir: Path) -> None:
-        self._jsonl = (run_dir / "metrics.jsonl").open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(run_dir / "tensorboard"), flush_secs=10)
+    def __init__(self, run_dir: RunDir) -> None:
+        self._jsonl = run_dir.metrics.open("a", encoding="utf-8")
+        self._board = SummaryWriter(str(run_dir.tensorboard), flush_secs=10)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Every line is flushed, so that a job which dies leaves all of its numbers."""

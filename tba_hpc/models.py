@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +25,7 @@ from transformers import (
 )
 
 from tba_hpc.config import ModelConfig
-from tba_hpc.settings import ConfigError
+from tba_hpc.settings import ConfigError, did_you_mean
 from tba_hpc.trajectory import TrajectoryBatch
 
 _SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
@@ -36,16 +35,37 @@ _LOAD_ERRORS = (OSError, ValueError, ImportError, RuntimeError, SafetensorError,
 _FROM_TOKENIZER = ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")
 
 
+def load_model_config(path: str) -> PretrainedConfig:
+    """What the model at `path` is, without its weights. Raises `ConfigError` if that is not described there, or is not
+    supported."""
+    try:
+        config: PretrainedConfig = AutoConfig.from_pretrained(path)
+        _refuse_soft_caps(config)
+    except _LOAD_ERRORS as error:
+        raise ConfigError(f"cannot load a causal language model from model path {path!r}: {error}") from error
+    return config
+
+
+def room_for_prompt(config: PretrainedConfig, max_response_tokens: int) -> int:
+    """Tokens that the model's positions leave for a prompt. Raises `ConfigError` if that is none."""
+    positions = getattr(config, "max_position_embeddings", None) or 2**31
+    if positions <= max_response_tokens:
+        raise ConfigError(
+            f"max_response_tokens = {max_response_tokens} leaves no room for a prompt: the model at "
+            f"{config.name_or_path!r} has {positions} positions (max_position_embeddings)"
+        )
+    return positions - max_response_tokens
+
+
 def load_policy(path: str, config: ModelConfig, device: torch.device) -> PreTrainedModel:
     """The causal language model at `path`, in evaluation mode and with every dropout set to 0: log-probabilities of
     searcher and trainer must be those of one and the same function, also in training mode.
 
     Raises `ConfigError` if there is no complete model at `path`, or if its logits are not those of a linear head on
     the hidden states (soft-capped or scaled logits), which `token_logprobs` relies on."""
+    model_config = load_model_config(path)
+    _disable_dropout(model_config)
     try:
-        model_config = AutoConfig.from_pretrained(path)
-        _refuse_soft_caps(model_config)
-        _disable_dropout(model_config)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             path,
             config=model_config,
@@ -116,12 +136,10 @@ def fresh_llama(init: dict[str, Any], tokenizer: PreTrainedTokenizerBase, seed: 
 
     `init` are settings of `transformers.LlamaConfig`; the vocabulary and the special tokens are the tokenizer's.
     Raises `ConfigError` for a setting that LlamaConfig does not have or refuses."""
-    allowed = sorted(set(LlamaConfig.__annotations__) - {"model_type", *_FROM_TOKENIZER})
+    allowed = set(LlamaConfig.__annotations__) - {"model_type", *_FROM_TOKENIZER}
     for name in init:
         if name not in allowed:
-            close = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]!r}? " if close else ""
-            raise ConfigError(f"init.{name}: no such setting; {hint}allowed: {', '.join(allowed)}")
+            raise ConfigError(f"init.{name}: no such setting; {did_you_mean(name, allowed)}")
     special = {name: getattr(tokenizer, name) for name in _FROM_TOKENIZER if name != "vocab_size"}
     try:
         config = LlamaConfig(**init, vocab_size=len(tokenizer), **special)

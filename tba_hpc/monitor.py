@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tba_hpc.config import LoggingConfig
+from tba_hpc.config import LoggingConfig, RolloutConfig
 from tba_hpc.distributed.trainer_exchange import Arrival
 from tba_hpc.intake import Intake
 from tba_hpc.metrics import MetricsWriter
@@ -51,6 +51,7 @@ class Monitor:
     def __init__(
         self,
         config: LoggingConfig,
+        rollout: RolloutConfig,
         writer: MetricsWriter,
         display: ProgressDisplay,
         buffer: ReplayBuffer,
@@ -59,6 +60,7 @@ class Monitor:
     ) -> None:
         """`render` shows a trajectory as Markdown."""
         self._config = config
+        self._rollout = rollout
         self._writer = writer
         self._display = display
         self._buffer = buffer
@@ -73,7 +75,7 @@ class Monitor:
             **batch_metrics(report.step, report.batch),
             **_grouped(report.metrics),
             **self._buffer_metrics(),
-            **rollout_metrics(self._intake.latest_sync),
+            **rollout_metrics(self._intake.latest_sync, self._rollout),
             **self._searcher_metrics(),
             "trainer/busy": report.busy_seconds / max(report.busy_seconds + report.waiting_seconds, 1e-9),
             "trainer/step_seconds": report.busy_seconds,
@@ -142,21 +144,35 @@ class SearcherRates:
         }
 
 
-def rollout_metrics(batches: Sequence[TrajectoryBatch]) -> dict[str, float]:
-    """Means over what the searchers sampled last: how good the policy is, and its KL divergence from the reference
-    (nats a response). The batches learned from say little about that: the buffer keeps duplicates once and favours
-    some."""
+def rollout_metrics(batches: Sequence[TrajectoryBatch], rollout: RolloutConfig) -> dict[str, float]:
+    """Means over what the searchers sampled last: how good the policy is, and its KL divergence from the reference.
+    The batches learned from say little about that: the buffer keeps duplicates once and favours some."""
     if not batches:
         return {}
     rows = np.concatenate([batch.rows for batch in batches])
-    log_ratio = sum(float((batch.behavior_logprobs - batch.reference_logprobs).sum()) for batch in batches)
     return {
         "rollout/reward": float(rows["reward"].mean()),
         "rollout/accuracy": float(rows["correct"].mean()),
-        "rollout/kl": log_ratio / len(rows),
         "rollout/response_tokens": float(rows["response_length"].mean()),
         "rollout/truncated": float(1 - rows["finished"].mean()),
+        **_kl_metric(batches, rollout),
     }
+
+
+def _kl_metric(batches: Sequence[TrajectoryBatch], rollout: RolloutConfig) -> dict[str, float]:
+    """KL(π ‖ π_ref) in nats a response, from the responses that were sampled from π itself: not by exploration, nor
+    with the tail of π cut off. Nothing where there are none, or where they cannot be told apart."""
+    explore = rollout.exploration
+    hidden = explore is not None and explore.top_p[0] < 1 and explore.temperature == (rollout.temperature,) * 2
+    if rollout.top_p < 1 or hidden:
+        return {}
+    log_ratio, responses = 0.0, 0
+    for batch in batches:
+        from_policy = batch.rows["temperature"] == np.float32(rollout.temperature)
+        tokens = np.repeat(from_policy, batch.rows["response_length"])
+        log_ratio += float((batch.behavior_logprobs - batch.reference_logprobs)[tokens].sum())
+        responses += int(from_policy.sum())
+    return {"rollout/kl": log_ratio / responses} if responses else {}
 
 
 def batch_metrics(step: int, batch: SampledBatch) -> dict[str, float]:

@@ -33,7 +33,7 @@ def show_error(error: Exception) -> None:
 
 
 class ProgressDisplay:
-    """Use as a context manager; `update` after each step."""
+    """Use as a context manager, inside which time is counted; `update` after each step."""
 
     def __init__(self, console: Console, title: str, total: int, columns: Columns) -> None:
         self._console = console
@@ -41,7 +41,7 @@ class ProgressDisplay:
         self._total = total
         self._title = title
         self._last_plain = 0.0
-        self._started = time.monotonic()
+        self._started = 0.0
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -51,10 +51,12 @@ class ProgressDisplay:
             TimeRemainingColumn(),
             console=console,
         )
-        self._bar = self._progress.add_task(title, total=total)
+        self._bar = self._progress.add_task(title, total=total, start=False)
         self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> ProgressDisplay:
+        self._started = time.monotonic()
+        self._progress.start_task(self._bar)
         if self._live:
             self._live.start()
             self._live.update(self._progress)
@@ -72,10 +74,6 @@ class ProgressDisplay:
         elif step >= self._total or time.monotonic() - self._last_plain >= _PLAIN_EVERY_SECONDS:
             self._last_plain = time.monotonic()
             self._console.print(self._line(step, metrics), soft_wrap=True, highlight=False, markup=False)
-
-    def note(self, text: str) -> None:
-        """A message above the display."""
-        self._console.print(text, soft_wrap=True, highlight=False, markup=False)
 
     def _table(self, metrics: Mapping[str, float]) -> Table:
         table = Table.grid(padding=(0, 2))

@@ -30,6 +30,7 @@ from tba_hpc.models import load_policy, load_tokenizer
 from tba_hpc.monitor import COLUMNS, Monitor
 from tba_hpc.objectives import OBJECTIVES
 from tba_hpc.optim.torch_engine import TorchEngine
+from tba_hpc.preflight import check_inputs
 from tba_hpc.progress import ProgressDisplay, make_console, show_error
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.report import RunReport
@@ -73,8 +74,9 @@ def _agree_on_config(comm: MPI.Intracomm, path: Path, overrides: list[str], over
         try:
             config = load_run_config(path, overrides)
             config.check_world(comm.size)
-            make_task(config.task)
-            RunDir(config.run_dir).prepare(to_yaml(config), overwrite)
+            check_inputs(config, make_task(config.task), comm.size - config.distributed.trainers)
+            models = [path for path in (config.model.path, config.model.reference) if path is not None]
+            RunDir(config.run_dir).prepare(to_yaml(config), overwrite, models)
             text = config.model_dump_json()
         except ConfigError as error:
             show_error(error)
@@ -85,10 +87,10 @@ def _agree_on_config(comm: MPI.Intracomm, path: Path, overrides: list[str], over
 def _search(config: RunConfig, world: World) -> None:
     task = make_task(config.task)
     tokenizer = load_tokenizer(config.model.path)
-    policy = _load(config, world, config.model.path)
+    policy = load_policy(config.model.path, config.model, world.device)
     engine = HFEngine(policy, _eos(tokenizer), version=-1)
     reference = ReferencePolicy(
-        _load(config, world, config.model.reference or config.model.path),
+        load_policy(config.model.reference or config.model.path, config.model, world.device),
         _pad(tokenizer),
         config.rollout.temperature,
         config.model.logprob_chunk_tokens,
@@ -101,19 +103,6 @@ def _search(config: RunConfig, world: World) -> None:
     staged = StagedWeights(FlatWeights(manifest, world.device, config.distributed.bucket_bytes))
     exchange = SearcherExchange(world, staged, manifest.fingerprint, group, config.distributed)
     Searcher(config, world.index, world.n_searchers, task, tokenizer, engine, reference, exchange).run()
-
-
-def _load(config: RunConfig, world: World, path: str) -> PreTrainedModel:
-    """The model at `path` on this rank's device. Raises `ConfigError` if a trajectory could outgrow its positions."""
-    model = load_policy(path, config.model, world.device)
-    positions = getattr(model.config, "max_position_embeddings", None)
-    longest = config.rollout.max_prompt_tokens + config.rollout.max_response_tokens
-    if positions is not None and longest > positions:
-        raise ConfigError(
-            f"rollout.max_prompt_tokens + rollout.max_response_tokens = {longest} exceed the {positions} positions "
-            f"of the model at {path} (max_position_embeddings)"
-        )
-    return model
 
 
 def _weight_group(config: RunConfig, world: World) -> ProcessGroup:
@@ -129,7 +118,7 @@ def _weight_group(config: RunConfig, world: World) -> ProcessGroup:
 def _follow(config: RunConfig, world: World) -> None:
     group = TrainerGroup(world, config.distributed.timeout_seconds, config.patience_seconds)
     tokenizer = load_tokenizer(config.model.path)
-    policy = _load(config, world, config.model.path)
+    policy = load_policy(config.model.path, config.model, world.device)
     follow(config, _optim_engine(config, world, group, policy, tokenizer), group)
 
 
@@ -157,7 +146,7 @@ def _lead(config: RunConfig, world: World) -> None:
     assert world.exchange is not None
     group = TrainerGroup(world, config.distributed.timeout_seconds, config.patience_seconds)
     task, tokenizer = make_task(config.task), load_tokenizer(config.model.path)
-    policy = _load(config, world, config.model.path)
+    policy = load_policy(config.model.path, config.model, world.device)
     engine = _optim_engine(config, world, group, policy, tokenizer)
     manifest = Manifest.of(engine.named_parameters())
     broadcast_text(world.exchange, manifest.to_json(), config.distributed.timeout_seconds)
@@ -173,9 +162,11 @@ def _lead(config: RunConfig, world: World) -> None:
         else Intake(config, exchange, buffer)
     )
     console = make_console()
-    writer = MetricsWriter(config.run_dir)
+    writer = MetricsWriter(run_dir)
     display = ProgressDisplay(console, "step", config.trainer.steps, COLUMNS)
-    monitor = Monitor(config.logging, writer, display, buffer, intake, lambda t: _render(t, task, tokenizer))
+    monitor = Monitor(
+        config.logging, config.rollout, writer, display, buffer, intake, lambda t: _render(t, task, tokenizer)
+    )
     trainer = Trainer(config, engine, group, buffer, intake, exchange, monitor)
 
     trainer.begin()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
-from tba_hpc.settings import Settings
+from tba_hpc.settings import Integer, PositiveInt, Settings
 
 
 class Constant(Settings):
@@ -14,6 +14,11 @@ class Constant(Settings):
 
     kind: Literal["constant"] = "constant"
     value: PositiveFloat
+
+    @property
+    def span(self) -> int:
+        """Steps after which the value no longer changes."""
+        return 0
 
     def __call__(self, step: int) -> float:
         return self.value
@@ -26,6 +31,17 @@ class Linear(Settings):
     start: float = Field(ge=0)
     end: float = Field(ge=0)
     steps: PositiveInt
+
+    @model_validator(mode="after")
+    def _not_zero(self) -> Linear:
+        if self.start == self.end == 0:
+            raise ValueError("start and end are both 0: the value would be 0 throughout")
+        return self
+
+    @property
+    def span(self) -> int:
+        """Steps after which the value no longer changes."""
+        return self.steps
 
     def __call__(self, step: int) -> float:
         return self.start + (self.end - self.start) * min(step / self.steps, 1.0)
@@ -49,15 +65,20 @@ class WarmupStableDecay(Settings):
 
     kind: Literal["warmup_stable_decay"]
     peak: PositiveFloat
-    warmup: int = Field(0, ge=0)
-    stable: int = Field(ge=0)
-    decay: int = Field(0, ge=0)
+    warmup: Integer = Field(0, ge=0)
+    stable: Integer = Field(ge=0)
+    decay: Integer = Field(0, ge=0)
 
     @model_validator(mode="after")
     def _not_empty(self) -> WarmupStableDecay:
-        if self.warmup + self.stable + self.decay == 0:
+        if self.span == 0:
             raise ValueError("warmup, stable and decay are all 0: the learning rate would be 0 throughout")
         return self
+
+    @property
+    def span(self) -> int:
+        """Steps after which the value no longer changes."""
+        return self.warmup + self.stable + self.decay
 
     def __call__(self, step: int) -> float:
         if step < self.warmup:

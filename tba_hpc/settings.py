@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Integer = Annotated[int, Field(strict=True)]
+"""Strict: otherwise `true` would be a 1."""
+PositiveInt = Annotated[Integer, Field(gt=0)]
 
 
 class Settings(BaseModel):
-    """Frozen, and refuses keys it does not know."""
+    """Frozen; refuses keys it does not know, and numbers that are not finite unless a field allows them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        ser_json_inf_nan="constants",  # the default, null, would not load again
+    )
 
 
 S = TypeVar("S", bound=Settings)
@@ -42,7 +52,8 @@ def _explain(mistake: Any, values: Any, model: type[Settings], prefix: str) -> s
         return f"{key} is missing"
     if mistake["type"] != "extra_forbidden":
         return f"{key} = {mistake['input']!r}: {message}" if location else message
-    return f"{key} = {mistake['input']!r}: no such setting; {_nearest(str(location[-1]), model, mistake['loc'])}"
+    allowed = _allowed_keys(model, mistake["loc"][:-1])
+    return f"{key} = {mistake['input']!r}: no such setting; {did_you_mean(str(location[-1]), allowed)}"
 
 
 def _is_union_tag(part: str | int, location: tuple[str | int, ...], values: Any) -> bool:
@@ -54,11 +65,12 @@ def _is_union_tag(part: str | int, location: tuple[str | int, ...], values: Any)
     return isinstance(here, Mapping) and here.get("kind") == part and part not in here
 
 
-def _nearest(name: str, model: type[Settings], location: tuple[str | int, ...]) -> str:
-    allowed = sorted(_allowed_keys(model, location[:-1]))
-    close = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
+def did_you_mean(name: str, allowed: Iterable[str]) -> str:
+    """The end of a message about a name that is not `allowed`: the nearest one that is, and all of them."""
+    names = sorted(allowed)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}allowed: {', '.join(allowed)}"
+    return f"{hint}allowed: {', '.join(names)}"
 
 
 def _allowed_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> set[str]:
@@ -105,7 +117,8 @@ def _resolve_paths(value: Any, folder: Path) -> Any:
 
 
 def apply_overrides(values: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
-    """`values` with `a.b=value` strings applied; the value is read as YAML. Raises `ConfigError`."""
+    """`values` with `a.b=value` strings applied; the value is read as YAML, and one written `./…` or `../…` is a path
+    relative to the working directory. Raises `ConfigError`."""
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key:
@@ -114,7 +127,7 @@ def apply_overrides(values: dict[str, Any], overrides: list[str]) -> dict[str, A
             value = yaml.safe_load(text)
         except yaml.YAMLError:
             value = text
-        values = _with(values, key.split("."), value, key)
+        values = _with(values, key.split("."), _resolve_paths(value, Path.cwd()), key)
     return values
 
 

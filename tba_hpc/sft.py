@@ -14,9 +14,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tba_hpc.config import ModelConfig, SftConfig
 from tba_hpc.evaluator import EvaluationResult, evaluate
-from tba_hpc.models import Sequences, fresh_llama, load_policy, load_tokenizer, token_logprobs
+from tba_hpc.models import Sequences, fresh_llama, load_policy, load_tokenizer, room_for_prompt, token_logprobs
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.rollout.text import encode_prompts
+from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
 from tba_hpc.tasks.base import Task
@@ -40,7 +41,7 @@ def run_sft(config: SftConfig, report: Callable[[dict[str, float]], None]) -> Sf
     `report` gets the metrics of every step: `step`, `loss` (mean cross-entropy in nats a token), `learning_rate`,
     `grad_norm`, and where an evaluation followed, `accuracy`. Raises `ConfigError` for a checkpoint that is there
     already, a task without solutions, or a solution longer than `max_response_tokens`."""
-    checkpoint = config.run_dir / "final"
+    checkpoint = RunDir(config.run_dir).final
     if checkpoint.exists():
         raise ConfigError(f"{checkpoint} exists: move it away, or choose another run_dir")
     setup = _setup(config)
@@ -75,8 +76,8 @@ def _setup(config: SftConfig) -> _Setup:
         tokenizer = task.new_tokenizer()
         model = fresh_llama(config.init, tokenizer, config.seed).to(device)  # type: ignore[arg-type]
         chunk_tokens = ModelConfig.model_fields["logprob_chunk_tokens"].default
-    positions = getattr(model.config, "max_position_embeddings", 2**31)
-    return _Setup(config, task, model, tokenizer, positions - config.max_response_tokens, chunk_tokens)
+    room = room_for_prompt(model.config, config.max_response_tokens)
+    return _Setup(config, task, model, tokenizer, room, chunk_tokens)
 
 
 def _corpus(setup: _Setup) -> TrajectoryBatch:

@@ -50,7 +50,7 @@ class Trainer:
         trainer = self._config.trainer
         synced_at = 0
         for step in range(trainer.steps):
-            waiting = self._intake.prepare(step)
+            waiting = self._intake.prepare(step, self._group.send_idle)
             started = time.monotonic()
             batch = self._sample(step)
             metrics = self._learn(step, batch)
@@ -62,6 +62,7 @@ class Trainer:
             waiting += time.monotonic() - started
             self._monitor.step(StepReport(step, batch, metrics, busy, waiting, self._exchange.sync_seconds))
         self._group.send_stop()
+        self._group.close()
         self._exchange.stop()
 
     def _sample(self, step: int) -> SampledBatch:
@@ -94,6 +95,7 @@ def follow(config: RunConfig, engine: OptimEngine, group: TrainerGroup) -> None:
     while (message := group.receive()) is not None:
         step, total, share = message
         learn(config, engine, step, total, share)
+    group.close()
 
 
 def learn(config: RunConfig, engine: OptimEngine, step: int, total: int, share: SampledBatch) -> dict[str, float]:

@@ -19,7 +19,12 @@ import yaml
 from tba_hpc.launch.local import mpiexec_words
 
 PROGRAMS = Path(__file__).parent / "mpi" / "programs"
-QUIET = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+QUIET = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def pytest_configure() -> None:
+    """Tests run on the CPU also where there are GPUs: several ranks could not share one."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 @dataclass(frozen=True, slots=True)

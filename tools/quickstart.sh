@@ -5,4 +5,5 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 bash tools/setup.sh
+export CUDA_VISIBLE_DEVICES=  # on the CPU, also where there are GPUs (but fewer than ranks)
 exec "${VENV:-.venv}/bin/tba-hpc" train configs/quickstart.yaml --ranks 4 --overwrite "$@"

@@ -27,6 +27,6 @@ wanted="$(cat setup.cfg pyproject.toml "$constraints" <(echo "$extras") | sha256
 [ "$(cat "$venv/.tba_hpc_installed" 2>/dev/null)" = "$wanted" ] && exit 0
 
 echo "Installing into $venv (a minute or two) …"
-"$venv/bin/pip" install --quiet --constraint "$constraints" "$(grep '^torch==' "$constraints")"
+"$venv/bin/pip" install --quiet --constraint "$constraints" torch
 "$venv/bin/pip" install --quiet --constraint "$constraints" --editable ".[$extras]"
 echo "$wanted" > "$venv/.tba_hpc_installed"

@@ -10,4 +10,5 @@ bin="${VENV:-.venv}/bin"
 "$bin/ruff" format --check .
 "$bin/mypy"
 "$bin/lint-imports" --no-cache
+export CUDA_VISIBLE_DEVICES=
 OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 "$bin/python" -m pytest "$@"

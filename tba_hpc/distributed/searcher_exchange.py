@@ -12,10 +12,11 @@ from torch.distributed import ProcessGroup
 from tba_hpc.config import DistributedConfig
 from tba_hpc.distributed.abort import abort_on_error
 from tba_hpc.distributed.patience import MemberPatience
+from tba_hpc.distributed.process_groups import close_group
 from tba_hpc.distributed.round import HEADER, Flag, RoundMember
 from tba_hpc.distributed.trajectory_channel import Outbox, to_payload
 from tba_hpc.distributed.weight_channel import StagedWeights
-from tba_hpc.distributed.world import World
+from tba_hpc.distributed.world import World, use_device
 
 
 class SearcherStats:
@@ -83,14 +84,16 @@ class SearcherExchange:
         return self._stopped.is_set()
 
     def join(self) -> None:
-        """Waits for the thread to end after `stopped`. Raises `TimeoutError`."""
+        """Waits for the thread to end after `stopped` and closes the group. Raises `TimeoutError`."""
         self._thread.join(self._seconds)
         if self._thread.is_alive():
             raise TimeoutError(f"the communication thread did not end within {self._seconds:.0f} s")
+        close_group(self._group)
 
     def _run(self) -> None:
         """Waits for trainer 0 to start a round; the round with the stop flag is the last."""
         with abort_on_error(self._world.comm, f"{self._world.name}, communication thread"):
+            use_device(self._world.device)
             self._member.post()
             while not self._stopped.is_set():
                 self._take_part()

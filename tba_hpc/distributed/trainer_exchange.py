@@ -15,10 +15,11 @@ from torch.distributed import ProcessGroup
 from tba_hpc.config import DistributedConfig
 from tba_hpc.distributed.abort import abort_on_error
 from tba_hpc.distributed.patience import LeaderPatience
+from tba_hpc.distributed.process_groups import close_group
 from tba_hpc.distributed.round import Flag, RoundLeader
 from tba_hpc.distributed.trajectory_channel import from_payloads
 from tba_hpc.distributed.weight_channel import FlatWeights
-from tba_hpc.distributed.world import World
+from tba_hpc.distributed.world import World, use_device
 from tba_hpc.trajectory import TrajectoryBatch
 
 _HEARTBEAT = 0.25  # of the timeout: searchers hear from trainer 0 at least this often
@@ -106,17 +107,19 @@ class TrainerExchange:
         return self.arrivals()
 
     def stop(self) -> None:
-        """Runs the last round, which tells searchers to stop, and waits for the thread to end."""
+        """Runs the last round, which tells searchers to stop, waits for the thread to end and closes the group."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join(4 * self._seconds)
         if self._thread.is_alive():
             raise TimeoutError(f"the last round took more than {4 * self._seconds:.0f} s")
+        close_group(self._group)
 
     def _run(self) -> None:
         """Waits for a publish, a stop, hunger or the heartbeat's time, whichever comes first, and leads a round."""
         with abort_on_error(self._world.comm, f"{self._world.name}, communication thread"):
+            use_device(self._world.device)
             while True:
                 with self._changed:
                     self._changed.wait_for(self._something_to_do, self._seconds * _HEARTBEAT)

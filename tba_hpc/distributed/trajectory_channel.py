@@ -43,13 +43,13 @@ class Outbox:
             self._bytes += batch.nbytes
 
     def take(self) -> TrajectoryBatch:
-        """Everything queued so far, which leaves the outbox empty. Whoever waits for room goes on at `announce_room`."""
+        """Everything queued so far, which leaves the outbox empty. Who waits for room goes on at `announce_room`."""
         with self._changed:
             batches, self._batches, self._bytes = self._batches, [], 0
         return TrajectoryBatch.concatenate(batches)
 
     def announce_room(self) -> None:
-        """The round that took the trajectories is over, weights included: who waited for room starts with the newest."""
+        """The round that took the trajectories is over, weights included: who waited for room has the newest."""
         with self._changed:
             self._changed.notify_all()
 

@@ -73,7 +73,7 @@ def build_world(comm: MPI.Intracomm, config: RunConfig) -> World:
         n_trainers=n_trainers,
         n_searchers=comm.size - n_trainers,
         host="127.0.0.1" if single_node else own_address(),
-        device=_bind_device(node),
+        device=_bind_device(comm, node),
     )
     node.Free()
     return world
@@ -96,53 +96,74 @@ def own_address() -> str:
             return address
 
 
-def _bind_device(node: MPI.Comm) -> torch.device:
-    if torch.cuda.is_available():
-        return _bind_gpu(node)
+def use_device(device: torch.device) -> None:
+    """Makes a GPU the calling thread's current one: CUDA keeps that by thread, and a new thread starts with GPU 0."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+
+
+def _bind_device(comm: MPI.Comm, node: MPI.Comm) -> torch.device:
+    """A GPU for every rank, or none for any. The collectives in here are the same whatever a rank sees of its node."""
+    threads = _fair_threads(node)
+    sees_gpu = _allgather(comm, int(torch.cuda.is_available())).astype(bool)
+    if sees_gpu.all():
+        return _bind_gpu(comm, node)
+    if sees_gpu.any():
+        raise ConfigError(
+            f"ranks {np.flatnonzero(sees_gpu).tolist()} see a GPU and ranks {np.flatnonzero(~sees_gpu).tolist()} do "
+            "not, but weights travel between GPUs or between CPUs: give every rank a GPU, or set "
+            "CUDA_VISIBLE_DEVICES= (empty) for all of them to run on CPUs"
+        )
     if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(_fair_threads(node))
+        torch.set_num_threads(threads)
     return torch.device("cpu")
 
 
 def _fair_threads(node: MPI.Comm) -> int:
     """Cores this rank may use over the ranks of its node that may use the same ones."""
     cores = sorted(os.sched_getaffinity(0))
-    sharing = int((_allgather_digest(node, str(cores)) == _digest(str(cores))).sum())
-    return max(1, len(cores) // sharing)
+    return max(1, len(cores) // len(_ranks_with_same(node, str(cores))))
 
 
-def _bind_gpu(node: MPI.Comm) -> torch.device:
+def _bind_gpu(comm: MPI.Comm, node: MPI.Comm) -> torch.device:
     """One GPU a rank: the only one visible, or the one numbered as the rank on its node."""
     count = torch.cuda.device_count()
     index = node.rank if count >= node.size else node.rank % count
     identity = str(torch.cuda.get_device_properties(index).uuid)
-    shared_by = np.flatnonzero(_allgather_digest(node, identity) == _digest(identity))
+    shared_by = _ranks_with_same(comm, identity)
     if len(shared_by) > 1:
         raise ConfigError(
-            f"ranks {shared_by.tolist()} of node {socket.gethostname()} share GPU {identity}, which NCCL cannot serve: "
-            f"start at most {count} ranks on it, or set CUDA_VISIBLE_DEVICES= (empty) to run on its CPUs"
+            f"ranks {shared_by} on {socket.gethostname()} share GPU {identity}, which NCCL cannot serve: give each "
+            f"rank a GPU of its own (rank {comm.rank} sees {count} and has {node.size - 1} other ranks beside it), or "
+            "set CUDA_VISIBLE_DEVICES= (empty) for all ranks to run on CPUs"
         )
-    torch.cuda.set_device(index)
-    return torch.device("cuda", index)
+    device = torch.device("cuda", index)
+    use_device(device)
+    return device
 
 
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
+def _ranks_with_same(comm: MPI.Comm, text: str) -> list[int]:
+    """The ranks, this one among them, that call with the same text."""
+    digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
+    ranks: list[int] = np.flatnonzero(_allgather(comm, digest) == digest).tolist()
+    return ranks
 
 
-def _allgather_digest(comm: MPI.Comm, text: str) -> np.ndarray:
+def _allgather(comm: MPI.Comm, value: int) -> NDArray[np.int64]:
+    """The value of every rank, `[size]`."""
     gathered = np.empty(comm.size, np.int64)
-    comm.Allgather(np.array([_digest(text)]), gathered)
+    comm.Allgather(np.array([value], np.int64), gathered)
     return gathered
 
 
 def broadcast_text(comm: MPI.Intracomm, text: str | None, seconds: float) -> str:
     """`text` of rank 0 on every rank, as typed bytes. For start-up, when only the main thread calls MPI. Raises
-    `TimeoutError` where rank 0 does not come within `seconds`."""
+    `TimeoutError` where rank 0 does not come within `seconds`, and on rank 0 where others keep it that long."""
+    problem = "not every rank has taken what trainer 0 sends" if comm.rank == LEADER else "still nothing from trainer 0"
 
     def broadcast(buffer: NDArray[Any]) -> None:
         if not wait_until(comm.Ibcast(buffer, LEADER).Test, seconds):
-            raise TimeoutError(f"start-up: after {seconds:.0f} s still nothing from trainer 0")
+            raise TimeoutError(f"start-up: after {seconds:.0f} s {problem}")
 
     data = np.frombuffer((text or "").encode(), np.uint8)
     size = np.array([len(data)], np.int64)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tba_hpc.launch.command import without_rank
 from tba_hpc.progress import TERMINAL_COLUMNS
 from tba_hpc.settings import ConfigError
 
@@ -30,7 +31,7 @@ def mpiexec_words(given: str | None) -> list[str]:
 def run_local(command: Sequence[str], ranks: int, mpiexec: str | None) -> NoReturn:
     """Becomes the launcher that runs `command` on `ranks` ranks of this machine: its exit code is that of this process,
     and signals reach it without a middleman that could leave it behind. Raises `ConfigError` if it cannot start."""
-    environment = dict(os.environ)
+    environment = without_rank(os.environ)
     if sys.stdout.isatty():
         environment[TERMINAL_COLUMNS] = str(shutil.get_terminal_size().columns)
     words = [*mpiexec_words(mpiexec), "-n", str(ranks), *command]

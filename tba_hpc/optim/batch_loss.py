@@ -72,33 +72,37 @@ class BatchLoss:
         parts = [m.indices for m in micro_batches if m.split]
         if not parts:
             return contexts
-        logprobs = [self._forward(batch.select(indices))[0] for indices in parts]
+        passes = [self._forward(batch.select(indices)) for indices in parts]
         indices = np.concatenate(parts)
-        inputs = self._inputs(batch.select(indices))
-        width = inputs.mask.shape[1]
-        padded = torch.cat([pad(part, (0, width - part.shape[1])) for part in logprobs])
-        contexts[torch.from_numpy(indices).to(self.device)] = self.objective.group_context(padded, inputs, beta)
+        logprobs = _stack([logprobs for logprobs, _ in passes])
+        inputs = self._inputs(batch.select(indices), _stack([inputs.mask for _, inputs in passes]))
+        contexts[torch.from_numpy(indices).to(self.device)] = self.objective.group_context(logprobs, inputs, beta)
         return contexts
 
     def _forward(self, batch: SampledBatch) -> tuple[Tensor, LossInputs]:
         """log π_θ of the response tokens, `[N, R]`, and what the objective needs beside it."""
         sequences = Sequences.from_trajectories(batch.trajectories, self.pad_token_id, self.device)
-        return token_logprobs(self.model, sequences, self.temperature, self.chunk_tokens), self._inputs(batch)
+        logprobs = token_logprobs(self.model, sequences, self.temperature, self.chunk_tokens)
+        return logprobs, self._inputs(batch, sequences.response_mask)
 
-    def _inputs(self, batch: SampledBatch) -> LossInputs:
+    def _inputs(self, batch: SampledBatch, mask: Tensor) -> LossInputs:
+        """`mask [N, R]` is true at response tokens."""
         trajectories = batch.trajectories
-        lengths = trajectories.rows["response_length"]
-        mask = np.arange(lengths.max()) < lengths[:, None]
 
         def padded(values: NDArray[np.float32]) -> Tensor:
-            result = np.zeros(mask.shape, np.float32)
-            result[mask] = values
-            return torch.from_numpy(result).to(self.device)
+            zeros = torch.zeros(mask.shape, device=self.device)
+            return zeros.masked_scatter(mask, torch.from_numpy(values).to(self.device))
 
         return LossInputs(
             rewards=torch.from_numpy(trajectories.rows["reward"].astype(np.float32)).to(self.device),
             reference_logprobs=padded(trajectories.reference_logprobs),
             behavior_logprobs=padded(trajectories.behavior_logprobs),
-            mask=torch.from_numpy(mask).to(self.device),
+            mask=mask,
             group_ids=torch.from_numpy(batch.group_ids.astype(np.int64)).to(self.device),
         )
+
+
+def _stack(parts: list[Tensor]) -> Tensor:
+    """The rows of all parts `[N_i, R_i]`, padded on the right to the longest: `[ΣN_i, max R_i]`."""
+    width = max(part.shape[1] for part in parts)
+    return torch.cat([pad(part, (0, width - part.shape[1])) for part in parts])

@@ -1,0 +1,51 @@
+"""What can be said of a run before any of its models is loaded or any file of an earlier run is deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from tba_hpc.config import RolloutConfig, RunConfig
+from tba_hpc.evaluator import number_of_problems
+from tba_hpc.models import load_model_config, load_tokenizer, room_for_prompt
+from tba_hpc.prompts import PromptStream
+from tba_hpc.rollout.text import encode_prompts
+from tba_hpc.settings import ConfigError
+from tba_hpc.tasks.base import Split, Task
+
+_PROMPTS_AT_A_TIME = 4096
+
+
+def check_inputs(config: RunConfig, task: Task[Any], n_searchers: int) -> None:
+    """Raises `ConfigError` for a model path without a model or a tokenizer, a model whose positions a trajectory could
+    outgrow, too few training prompts for the searchers, and a prompt, of training or of the evaluation, that is longer
+    than `rollout.max_prompt_tokens`. Reads no weights; tokenizes every prompt once."""
+    tokenizer = load_tokenizer(config.model.path)
+    for path in {config.model.path, config.model.reference or config.model.path}:
+        _check_positions(path, config.rollout)
+    size = task.size("train")
+    PromptStream(size, config.seed, 0, n_searchers)
+    limit, evaluation = config.rollout.max_prompt_tokens, config.evaluation
+    _check_prompts(task, tokenizer, "train", size, limit)
+    if evaluation.problems:
+        n_problems = number_of_problems(task, evaluation.split, evaluation.problems)
+        _check_prompts(task, tokenizer, evaluation.split, n_problems, limit)
+
+
+def _check_positions(path: str, rollout: RolloutConfig) -> None:
+    room = room_for_prompt(load_model_config(path), rollout.max_response_tokens)
+    if rollout.max_prompt_tokens > room:
+        raise ConfigError(
+            f"rollout.max_prompt_tokens = {rollout.max_prompt_tokens} is more than the {room} positions that the model "
+            f"at {path!r} has beside those of rollout.max_response_tokens = {rollout.max_response_tokens}"
+        )
+
+
+def _check_prompts(task: Task[Any], tokenizer: PreTrainedTokenizerBase, split: Split, n: int, limit: int) -> None:
+    for start in range(0, n, _PROMPTS_AT_A_TIME):
+        prompts = [task.prompt(split, i) for i in range(start, min(start + _PROMPTS_AT_A_TIME, n))]
+        try:
+            encode_prompts(tokenizer, prompts, limit)
+        except ValueError as error:
+            raise ConfigError(f"{split} split of task {type(task).__name__}: {error}") from error
