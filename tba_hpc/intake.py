@@ -107,23 +107,25 @@ class SynchronousIntake(Intake):
     def prepare(self, step: int, while_waiting: Callable[[], None] = _nobody_waits) -> float:
         """Waits, at the first step after a sync, for all that the searchers sample with its weights. Makes this step's
         share of it the buffer's latest arrival."""
-        started = time.monotonic()
         steps_since_sync = step % self._config.trainer.sync_every
-        if steps_since_sync == 0:
-            what = f"the data sampled with the weights of step {step}"
-            self._wait_until(lambda: self._held_count() >= self._expected, what, while_waiting)
-            self._release(step)
+        waited = 0.0 if steps_since_sync else self._wait_for_sync(step, while_waiting)
         first = steps_since_sync * self._per_step
         self._add(self._fresh.select(np.arange(first, first + self._per_step)), step)
-        return time.monotonic() - started if steps_since_sync == 0 else 0.0
+        return waited
 
-    def _release(self, step: int) -> None:
-        """Everything held, in the order of the searchers, becomes what the next k steps learn from."""
+    def _wait_for_sync(self, step: int, while_waiting: Callable[[], None]) -> float:
+        """Waits for what the next k steps learn from, and puts it in the order of the searchers. Returns the seconds
+        waited."""
+        started = time.monotonic()
+        what = f"the data sampled with the weights of step {step}"
+        self._wait_until(lambda: self._held_count() >= self._expected, what, while_waiting)
+        waited = time.monotonic() - started
         self._fresh = TrajectoryBatch.concatenate([batch for held in self._held for batch in held])
         self._held = [[] for _ in self._held]
         assert len(self._fresh) == self._expected, "searchers answer exactly the queries of a sync"
         assert np.all(self._fresh.rows["policy_version"] == step), "stale data in synchronous mode"
         self._count(self._fresh, step)
+        return waited
 
     def _take(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:

@@ -54,6 +54,10 @@ class LinearCut(Linear):
     kind: Literal["linear_cut"]  # type: ignore[assignment]
     cut_at: PositiveInt
 
+    @property
+    def span(self) -> int:
+        return min(self.cut_at, self.steps)
+
     def __call__(self, step: int) -> float:
         return self.end if step >= self.cut_at else super().__call__(step)
 

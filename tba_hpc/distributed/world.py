@@ -134,8 +134,8 @@ def _bind_gpu(comm: MPI.Comm, node: MPI.Comm) -> torch.device:
     if len(shared_by) > 1:
         raise ConfigError(
             f"ranks {shared_by} on {socket.gethostname()} share GPU {identity}, which NCCL cannot serve: give each "
-            f"rank a GPU of its own (rank {comm.rank} sees {count} and has {node.size - 1} other ranks beside it), or "
-            "set CUDA_VISIBLE_DEVICES= (empty) for all ranks to run on CPUs"
+            f"rank a GPU of its own (rank {comm.rank} sees {count}, and {node.size} ranks run on its node), or set "
+            " CUDA_VISIBLE_DEVICES= (empty) for all ranks to run on CPUs"
         )
     device = torch.device("cuda", index)
     use_device(device)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from tba_hpc.rollout.engine import Rollout
+from tba_hpc.settings import ConfigError
 from tba_hpc.trajectory import Prompt
 
 
@@ -17,14 +18,14 @@ def encode_prompts(
 ) -> list[NDArray[np.int32]]:
     """Token ids `[P]` of each prompt, with the special tokens that the tokenizer itself puts around a text.
 
-    Raises `ValueError` naming the first prompt of more than `max_prompt_tokens` tokens, or of none."""
+    Raises `ConfigError` naming the first prompt of more than `max_prompt_tokens` tokens, or of none."""
     if not prompts:
         return []
     encoded = [np.asarray(ids, np.int32) for ids in tokenizer([prompt.text for prompt in prompts])["input_ids"]]
     for prompt, tokens in zip(prompts, encoded, strict=True):
         if not 0 < len(tokens) <= max_prompt_tokens:
             start = prompt.text if len(prompt.text) <= 60 else prompt.text[:57] + "…"
-            raise ValueError(
+            raise ConfigError(
                 f"prompt {prompt.id} ({start!r}) has {len(tokens)} tokens; 1 to {max_prompt_tokens} are allowed "
                 "(max_prompt_tokens)"
             )

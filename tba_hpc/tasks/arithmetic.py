@@ -35,8 +35,8 @@ class ArithmeticOptions(Settings):
     seed: int = Field(0, ge=0, lt=2**32)
     """Decides which problems are held out, the order of both splits, and which solutions lose a carry."""
     lost_carries: float = Field(0.0, ge=0, le=1)
-    """Share of the reference solutions that forget the carry from the units to the tens: demonstrations, as people write
-    them, have mistakes. Answers and rewards are always right."""
+    """Share of the reference solutions that forget the carry from the units to the tens: demonstrations, as people
+    write them, have mistakes. Answers and rewards are always right."""
 
 
 class Arithmetic(Task[ArithmeticOptions]):

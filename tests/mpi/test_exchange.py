@@ -27,6 +27,12 @@ def test_a_busy_main_thread_holds_up_neither_rounds_nor_weights(job):
     assert set(job.values["generated"]) == {5 * 3 * 3}
 
 
+def test_communication_threads_have_the_gpu_of_their_rank_and_the_group_ends_with_them(job):
+    """So they do on the searchers, which check it themselves."""
+    assert job.values["threads"] == ["exchange"]
+    assert job.values["closed"] == [0, 1]
+
+
 def test_a_searcher_that_hangs_in_a_commit_is_the_one_named(job):
     """Its communication thread waits with it, while the others receive weights."""
     assert job.code != 0

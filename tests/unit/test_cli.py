@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,7 +13,11 @@ from conftest import tiny_settings
 
 from tba_hpc.cli import main
 
-RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID", "SLURM_STEP_NUM_TASKS")
+CHECKPOINT = str(Path(__file__).parents[2] / "configs" / "checkpoints" / "arithmetic_sft")
+RANK_VARIABLES = (
+    *("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID"),
+    "SLURM_STEP_NUM_TASKS",
+)
 
 
 @pytest.fixture
@@ -75,6 +80,9 @@ def test_a_configuration_that_is_not_there_is_a_users_mistake(command):
         (["eval", "x", "--split", "dev"], "split = 'dev': Input should be 'train' or 'test'"),
         (["eval", "x", "--task", "arithmetik"], "no such task; did you mean 'arithmetic'"),
         (["sft", "nowhere.yaml"], "cannot read nowhere.yaml"),
+        (["eval", "x", "--output", "no/such/folder/x.jsonl"], "--output 'no/such/folder/x.jsonl' cannot be written"),
+        (["eval", "x", "--output", "/"], "--output '/' cannot be written"),
+        (["eval", CHECKPOINT, "--max-response-tokens", "32"], "max_response_tokens = 32 leaves no room for a prompt"),
     ],
 )
 def test_other_commands_report_mistakes_the_same_way(command, words, message):
@@ -105,6 +113,32 @@ def test_the_launcher_gets_the_command_of_a_rank_word_for_word(config):
     rank_command = [sys.executable, "-m", "tba_hpc", "train", str(config), "--overwrite", override, "trainer.steps=3"]
     assert job.stdout.splitlines() == ["--its-own-option", "-n", "3", *rank_command]
     assert job.returncode == 0
+
+
+def test_ranks_are_started_from_a_shell_that_is_itself_the_one_task_of_a_launcher(config):
+    """As that of `srun --pty bash`, where rank variables are inherited."""
+    program = "import os; print(*(name for name in os.environ if name.startswith('PMI_')), 'started')"
+    launcher = shlex.join([sys.executable, "-c", program])
+    words = ["train", config, "--ranks", 2, "--mpiexec", launcher]
+    job = run_process(*words, PMI_RANK="0", PMI_SIZE="1", PMI_FD="9", SLURM_STEP_NUM_TASKS="1")
+    assert (job.stdout, job.stderr, job.returncode) == ("started\n", "", 0)
+
+
+@pytest.mark.parametrize("variable", ["SLURM_STEP_NUM_TASKS", "PMI_SIZE"])
+def test_ranks_are_not_started_by_each_of_several_tasks(config, variable):
+    launcher = shlex.join([sys.executable, "-c", "print('started')"])
+    words = ["train", config, "--ranks", 2, "--mpiexec", launcher]
+    job = run_process(*words, **{"PMI_RANK": "1", variable: "4"})
+    assert job.returncode == 2
+    assert "--ranks 2 would start so many ranks from each of the 4 tasks" in job.stderr
+    assert "started\n" not in job.stdout
+
+
+def test_an_mpi_without_threads_is_refused(config):
+    job = run_process("train", config, PMI_RANK="0", MPI4PY_RC_THREAD_LEVEL="serialized")
+    assert job.returncode == 2
+    assert "was not started with MPI_THREAD_MULTIPLE" in job.stderr
+    assert "Traceback" not in job.stderr
 
 
 def test_the_exit_code_is_the_launchers(config):

@@ -1,4 +1,6 @@
 import copy
+import math
+import re
 
 import pytest
 import yaml
@@ -83,6 +85,16 @@ def test_keys_of_a_schedule_are_those_of_its_kind():
         ("schedule", "sometimes", "'asynchronous' or 'synchronous'"),
         ("model__dtype", "int8", "'float32'"),
         ("seed", -1, "greater than or equal to 0"),
+        ("trainer__steps", True, "valid integer"),
+        ("rollout__queries_per_batch", False, "valid integer"),
+        ("buffer__segment_bytes", 0, "greater than 0"),
+        ("distributed__chunk_bytes", 0, "greater than 0"),
+        ("distributed__bucket_bytes", 0, "greater than 0"),
+        ("trainer__max_reuse", math.inf, "finite number"),
+        ("trainer__weight_decay", math.inf, "finite number"),
+        ("rollout__temperature", math.inf, "finite number"),
+        ("distributed__timeout_seconds", math.inf, "finite number"),
+        ("evaluation__timeout_seconds", math.inf, "finite number"),
         ("model", "checkpoint", "valid dictionary"),
     ],
 )
@@ -123,10 +135,51 @@ def test_what_is_missing_is_named():
             {"trainer__learning_rate": {"kind": "warmup_stable_decay", "peak": 1, "stable": 0}},
             "warmup, stable and decay are all 0",
         ),
+        (
+            {
+                "trainer__learning_rate": {
+                    "kind": "warmup_stable_decay",
+                    "peak": 1,
+                    "warmup": 1,
+                    "stable": 2,
+                    "decay": 2,
+                }
+            },
+            "trainer.learning_rate is down to 0 after 5 steps: too few for trainer.steps = 6",
+        ),
+        (
+            {"trainer__learning_rate": {"kind": "linear", "start": 1, "end": 0, "steps": 5}},
+            "trainer.learning_rate is down to 0 after 5 steps: too few for trainer.steps = 6",
+        ),
+        (
+            {"trainer__learning_rate": {"kind": "linear", "start": 0, "end": 0, "steps": 5}},
+            "start and end are both 0: the value would be 0 throughout",
+        ),
+        ({"trainer__adam_betas": [0.9, 1.0]}, "trainer.adam_betas.1 = 1.0: Input should be less than 1"),
+        (
+            {"trainer__adam_betas": [-0.1, 0.9]},
+            "trainer.adam_betas.0 = -0.1: Input should be greater than or equal to 0",
+        ),
+        ({"objective__beta": {"kind": "constant", "value": math.inf}}, "Input should be a finite number"),
+        ({"model__attention": "flash_attention_2"}, "attention = flash_attention_2 does not work in float32"),
     ],
 )
 def test_a_combination_that_cannot_work_is_refused(changes, message):
     assert message in refusal(**changes)
+
+
+@pytest.mark.parametrize(
+    "learning_rate",
+    [
+        {"kind": "warmup_stable_decay", "peak": 1, "warmup": 1, "stable": 2, "decay": 3},
+        {"kind": "warmup_stable_decay", "peak": 1, "stable": 100},
+        {"kind": "linear", "start": 1, "end": 0, "steps": 6},
+        {"kind": "linear", "start": 1, "end": 0.1, "steps": 2},
+        {"kind": "linear", "start": 0, "end": 1, "steps": 2},
+    ],
+)
+def test_a_learning_rate_that_lasts_as_long_as_the_run_is_accepted(learning_rate):
+    validate(RunConfig, settings_with(trainer__learning_rate=learning_rate), "")
 
 
 def test_all_mistakes_are_reported_at_once():
@@ -181,6 +234,29 @@ def test_the_resolved_configuration_loads_again(tmp_path):
     assert yaml.safe_load(file.read_text())["distributed"]["trainers"] == 1
 
 
+def test_no_clipping_survives_every_way_that_a_configuration_travels(tmp_path):
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(settings_with()))
+    config = load_run_config(file, ["trainer.max_grad_norm=.inf"])
+    assert config.trainer.max_grad_norm == math.inf
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    file.write_text(to_yaml(config))
+    assert load_run_config(file, []) == config
+
+
+def test_the_resolved_configuration_names_the_same_model_in_another_folder(tmp_path, monkeypatch):
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(settings_with()))
+    monkeypatch.chdir(tmp_path)
+    config = load_run_config(file, ["model.path=./final", "model.reference=models/x"])
+    copy = tmp_path / "elsewhere" / "config.yaml"
+    copy.parent.mkdir()
+    copy.write_text(to_yaml(config))
+    assert load_run_config(copy, []) == config
+    assert config.model.path == str(tmp_path / "final")
+    assert config.model.reference == "models/x"
+
+
 def test_a_configuration_cannot_be_changed():
     config = validate(RunConfig, settings_with(), "")
     with pytest.raises(ValueError, match="frozen"):
@@ -198,6 +274,7 @@ SFT = {
     },
     "max_response_tokens": 4,
 }
+SHORT = {"kind": "warmup_stable_decay", "peak": 1, "stable": 2}
 
 
 @pytest.mark.parametrize("start", [{}, {"init": {}, "model": {"path": "x"}}])
@@ -207,3 +284,20 @@ def test_fine_tuning_starts_from_exactly_one_thing(tmp_path, start):
     with pytest.raises(ConfigError, match=r"either model .* or init"):
         load_sft_config(file, [])
     assert isinstance(validate(SftConfig, {**SFT, "init": {}}, ""), SftConfig)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": {"path": "x", "dtype": "bfloat16"}}, "model.dtype = bfloat16: fine-tuning works on float32 weights"),
+        ({"model": {"path": "x", "reference": "y"}}, "model.reference is set"),
+        ({"model": {"path": "x", "gradient_checkpointing": True}}, "model.gradient_checkpointing is not supported"),
+        (
+            {"training": {**SFT["training"], "max_steps": 3, "learning_rate": SHORT}, "init": {}},
+            "training.learning_rate is down to 0 after 2 steps: too few for training.max_steps = 3",
+        ),
+    ],
+)
+def test_fine_tuning_that_cannot_work_as_asked_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        validate(SftConfig, {**SFT, **changes}, "sft.yaml")

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tba_hpc.evaluator import evaluate, wilson_interval
+from tba_hpc.evaluator import evaluate, number_of_problems, wilson_interval
 from tba_hpc.rollout.engine import Rollout
+from tba_hpc.settings import ConfigError
 from tba_hpc.tasks.arithmetic import Arithmetic
 
 TASK = Arithmetic({"max_operand": 20})
@@ -96,3 +97,12 @@ def test_wilson_interval_contains_the_proportion_and_stays_in_the_unit_interval(
     assert 0 <= low <= successes / trials + 1e-12
     assert successes / trials - 1e-12 <= high <= 1
     assert high - low <= wilson_interval(1, 2)[1]
+
+
+def test_a_split_without_problems_is_the_users_to_mend():
+    class NoProblems(Arithmetic):
+        def size(self, split):
+            return 0
+
+    with pytest.raises(ConfigError, match="the test split of task NoProblems has no problems to evaluate on"):
+        number_of_problems(NoProblems({}), "test", 5)

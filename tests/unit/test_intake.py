@@ -30,10 +30,12 @@ class ScriptedExchange:
         return self.arrivals() or [self.later.pop(0) for _ in self.later[:1]]
 
 
-def trajectory(serial: int, version: int) -> Trajectory:
+def trajectory(serial: int, version: int, prompt_id: int = 0) -> Trajectory:
     tokens = np.array([serial], np.int32)
     logprobs = np.zeros(1, np.float32)
-    return Trajectory(0, tokens, tokens, logprobs, logprobs, 0.0, False, True, 1.0, version, 0, serial % N_SEARCHERS)
+    return Trajectory(
+        prompt_id, tokens, tokens, logprobs, logprobs, 0.0, False, True, 1.0, version, 0, serial % N_SEARCHERS
+    )
 
 
 def arrival(sync, *serials: Sequence[int], version: int = 0) -> Arrival:
@@ -147,8 +149,9 @@ def test_in_synchronous_mode_all_data_of_a_sync_goes_in_at_once_and_by_searcher(
     exchange = ScriptedExchange(pieces[:2], pieces[2:])
     intake, buffer = make(exchange, synchronous=True)
     intake.prepare(0)
-    assert intake.received == len(buffer) == 32
+    assert intake.received == 32
     assert TrajectoryBatch.concatenate(intake.latest_sync).response_tokens.tolist() == first + second
+    assert serials(buffer, 16) == first
 
 
 def test_in_synchronous_mode_only_the_first_step_after_a_sync_waits(make):
@@ -158,7 +161,39 @@ def test_in_synchronous_mode_only_the_first_step_after_a_sync_waits(make):
     assert intake.prepare(1) == 0
     exchange.later = [arrival(2, range(50, 66), range(66, 82), version=2)]
     intake.prepare(2)
-    assert serials(buffer, 32) == list(range(50, 82))
+    assert serials(buffer, 16) == list(range(50, 66))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_steps_of_a_sync_learn_from_every_fresh_query_once(make, k):
+    """Four queries a step. Queries 0, 1, … are searcher 0's, 100, 101, … searcher 1's; each has four responses."""
+    intake, buffer = make(ScriptedExchange([], []), synchronous=True, sync_every=k)
+    for sync in range(2):
+        queries = [[100 * searcher + 10 * sync + i for i in range(2 * k)] for searcher in range(N_SEARCHERS)]
+        batches = [
+            TrajectoryBatch.from_trajectories([trajectory(s, sync * k, q) for q in own for s in range(4)])
+            for own in queries
+        ]
+        intake._exchange.later = [Arrival(sync, batches, np.zeros(N_SEARCHERS, HEADER))]
+        fresh = queries[0] + queries[1]
+        for i in range(k):
+            step = sync * k + i
+            intake.prepare(step)
+            batch = buffer.sample(4, 4, step, recent_only=True)
+            assert sorted(set(batch.trajectories.rows["prompt_id"].tolist())) == fresh[4 * i : 4 * i + 4]
+            assert sorted(batch.trajectories.response_tokens.tolist()) == sorted(4 * [0, 1, 2, 3])
+        assert intake.received == len(buffer) == 16 * k * (sync + 1)
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_others_are_told_as_long_as_the_trainer_waits(make, synchronous):
+    later = [arrival(1, range(8), []), arrival(1, [], range(8, 24)), arrival(1, range(24, 32), [])]
+    intake, _ = make(ScriptedExchange([], later), synchronous=synchronous, start_size=32)
+    signs = []
+    intake.prepare(0, lambda: signs.append(intake.received))
+    assert len(signs) == 3
+    intake.prepare(1, lambda: signs.append(intake.received))
+    assert len(signs) == 3, "nothing was waited for"
 
 
 def test_stale_data_in_synchronous_mode_is_a_bug(make):

@@ -6,11 +6,12 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tba_hpc.metrics import MetricsWriter
+from tba_hpc.run_dir import RunDir
 
 
 @pytest.fixture
 def writer(tmp_path):
-    writer = MetricsWriter(tmp_path)
+    writer = MetricsWriter(RunDir(tmp_path))
     yield writer
     writer.close()
 
@@ -53,7 +54,7 @@ def test_tensorboard_holds_scalars_histograms_and_texts(writer, tmp_path):
 
 def test_a_writer_goes_on_where_another_ended(writer, tmp_path):
     writer.scalars(1, {"a": 1})
-    second = MetricsWriter(tmp_path)
+    second = MetricsWriter(RunDir(tmp_path))
     second.scalars(2, {"a": 2})
     second.close()
     assert [line["step"] for line in lines(tmp_path)] == [1, 2]

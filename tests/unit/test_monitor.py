@@ -4,19 +4,23 @@ import numpy as np
 import pytest
 
 from tba_hpc import monitor
-from tba_hpc.config import LoggingConfig
+from tba_hpc.config import LoggingConfig, RolloutConfig
 from tba_hpc.distributed.round import HEADER
 from tba_hpc.distributed.trainer_exchange import Arrival
 from tba_hpc.monitor import COLUMNS, Monitor, SearcherRates, StepReport, batch_metrics, rollout_metrics, staleness
 from tba_hpc.replay.buffer import BufferStats
 from tba_hpc.trajectory import SampledBatch, Trajectory, TrajectoryBatch
 
+ROLLOUT = RolloutConfig(
+    queries_per_batch=1, samples_per_query=4, temperature=0.7, max_prompt_tokens=8, max_response_tokens=8
+)
 
-def trajectory(version=0, reward=0.0, length=1, finished=True, gap=0.0):
+
+def trajectory(version=0, reward=0.0, length=1, finished=True, gap=0.0, temperature=0.7):
     tokens, logprobs = np.zeros(length, np.int32), np.full(length, -1.0, np.float32)
     reference = np.full(length, -1.0 - gap, np.float32)
     correct = reward > 0.5
-    return Trajectory(0, tokens, tokens, logprobs, reference, reward, correct, finished, 1.0, version, 0, 0)
+    return Trajectory(0, tokens, tokens, logprobs, reference, reward, correct, finished, temperature, version, 0, 0)
 
 
 def sampled(*trajectories, recent=True):
@@ -44,12 +48,43 @@ def test_means_over_the_batch_learned_from():
 
 def test_means_over_what_the_searchers_sampled_last():
     parts = [(trajectory(reward=1.0, length=2, gap=0.5),), (trajectory(length=4, finished=False),)]
-    metrics = rollout_metrics([TrajectoryBatch.from_trajectories(part) for part in parts])
+    metrics = rollout_metrics([TrajectoryBatch.from_trajectories(part) for part in parts], ROLLOUT)
     assert metrics["rollout/reward"] == 0.5
     assert metrics["rollout/kl"] == pytest.approx(0.5)  # 2 tokens × 0.5 nats, over two responses
     assert metrics["rollout/response_tokens"] == 3.0
     assert metrics["rollout/truncated"] == 0.5
-    assert rollout_metrics([]) == {}
+    assert rollout_metrics([], ROLLOUT) == {}
+
+
+def exploring(temperature, top_p=(1.0, 1.0)):
+    settings = {"fraction": 0.5, "temperature": temperature, "top_p": top_p}
+    return RolloutConfig(**ROLLOUT.model_dump() | {"exploration": settings})
+
+
+def kl(trajectories, rollout):
+    """One number where there is one, None where the metric is left out; other metrics are always there."""
+    metrics = rollout_metrics([TrajectoryBatch.from_trajectories(trajectories)], rollout)
+    assert "rollout/reward" in metrics
+    return metrics.get("rollout/kl")
+
+
+def test_the_divergence_is_that_of_the_policy_and_not_of_exploration():
+    mixed = [
+        trajectory(length=3, gap=9.0, temperature=1.3),
+        trajectory(length=2, gap=0.5),
+        trajectory(length=0),
+        trajectory(length=1, gap=7.0, temperature=0.71),
+    ]
+    assert kl(mixed, exploring((0.5, 1.5), (0.8, 1.0))) == pytest.approx(0.5)  # 2 × 0.5 nats, over two responses
+    assert kl(mixed[:1], exploring((0.5, 1.5))) is None
+
+
+def test_where_the_tail_of_the_policy_may_be_cut_off_there_is_no_divergence_to_tell():
+    """At the run's own temperature nothing tells exploration by top-p alone from the policy."""
+    batch = [trajectory(gap=0.5)]
+    assert kl(batch, exploring((0.7, 0.7), (0.8, 1.0))) is None
+    assert kl(batch, exploring((0.7, 0.7))) == pytest.approx(0.5)
+    assert kl(batch, ROLLOUT.model_copy(update={"top_p": 0.9})) is None
 
 
 def headers(generated, busy, idle=(0.0, 0.0)):
@@ -115,7 +150,7 @@ def make_monitor(arrival):
     recorder = Recorder()
     settings = LoggingConfig(samples_every=2, samples=3, histograms_every=3)
     render = "reward {0.reward}".format
-    return Monitor(settings, recorder, recorder, Buffer(), intake, render), recorder
+    return Monitor(settings, ROLLOUT, recorder, recorder, Buffer(), intake, render), recorder
 
 
 def test_every_step_is_written_and_shown_under_the_number_of_steps_done():

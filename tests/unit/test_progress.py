@@ -1,4 +1,5 @@
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -31,10 +32,17 @@ def test_a_metric_that_is_not_there_yet_is_left_out():
     assert output.getvalue().startswith("step 10/10 | second 1 | left")
 
 
-def test_notes_are_printed_as_they_are():
+def test_time_is_counted_from_the_moment_the_display_is_entered(monkeypatch):
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("tba_hpc.progress.time", clock)
     display, output = plain_display()
-    display.note("[bold]not markup[/bold] " + "x" * 60)
-    assert output.getvalue() == "[bold]not markup[/bold] " + "x" * 60 + "\n"
+    assert display._progress.tasks[0].start_time is None
+    clock.now += 500  # an evaluation before the first step
+    with display:
+        clock.now += 10
+        display.update(2, {})
+    assert output.getvalue() == "step 2/10 | left 40s\n"
+    assert display._progress.tasks[0].start_time is not None
 
 
 def test_a_terminal_gets_a_panel():

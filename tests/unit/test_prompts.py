@@ -1,10 +1,12 @@
 from itertools import chain
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tba_hpc.prompts import PromptStream
+from tba_hpc.settings import ConfigError
 
 
 @given(st.integers(1, 60), st.integers(0, 2**32), st.data())
@@ -31,6 +33,13 @@ def test_the_order_depends_on_seed_and_epoch():
     assert epochs[0] == PromptStream(50, 0, 0, 1).take(50)
 
 
+@given(st.integers(0, 2**40), st.integers(0, 3))
+def test_no_other_part_of_the_run_draws_from_the_same_stream(seed, epoch):
+    order = PromptStream(50, seed, 0, 1).take(50 * (epoch + 1))[50 * epoch :]
+    for key in ((seed, epoch), (seed, epoch, 0), (epoch, seed), (seed, 0, epoch)):
+        assert order != np.random.default_rng(key).permutation(50).tolist()
+
+
 def test_too_few_prompts_for_the_searchers_are_refused():
-    with pytest.raises(ValueError, match="3 training prompts are too few for 4 searchers"):
+    with pytest.raises(ConfigError, match="3 training prompts are too few for 4 searchers"):
         PromptStream(3, 0, 0, 4)

@@ -1,49 +1,121 @@
 import logging
 
 import pytest
+import yaml
 
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError
 
+PIECES = {
+    "metrics": "metrics.jsonl",
+    "report": "report.json",
+    "final": "final/config.json",
+    "tensorboard": "tensorboard/events.out.tfevents.1.host",
+    "buffer": "buffer/segment-00000000.h5",
+    "log": "logs/rank_0.log",
+}
+RESULTS = ("metrics", "report", "final", "buffer")
 
-def finished_run(path):
-    run_dir = RunDir(path)
-    run_dir.prepare("a: 1\n", overwrite=False)
-    run_dir.metrics.write_text("{}\n")
-    run_dir.write_report("{}")
-    for folder in (run_dir.tensorboard, run_dir.segments, run_dir.final):
-        folder.mkdir()
-        (folder / "file").touch()
-    return run_dir
+
+def write(folder, *pieces):
+    for piece in pieces:
+        file = folder / PIECES[piece]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+
+
+def earlier_run(folder, *pieces):
+    """A run that left so much; returns what is then in the folder."""
+    RunDir(folder).prepare("a: 1\n", overwrite=False)
+    write(folder, *pieces)
+    return contents(folder)
+
+
+def contents(folder):
+    return {str(f.relative_to(folder)): f.read_text() for f in folder.rglob("*") if f.is_file()}
+
+
+def settings_in(folder):
+    return yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
 
 
 def test_a_new_folder_gets_the_configuration(tmp_path):
     run_dir = RunDir(tmp_path / "some" / "where")
     run_dir.prepare("a: ä\n", overwrite=False)
-    assert run_dir.config.read_text(encoding="utf-8") == "a: ä\n"
+    assert settings_in(run_dir.path) == {"a": "ä"}
     assert run_dir.logs.is_dir()
 
 
-def test_a_run_is_not_overwritten_unasked(tmp_path):
-    run_dir = finished_run(tmp_path)
-    with pytest.raises(ConfigError, match=r"already holds a run; give another run_dir, or --overwrite"):
+@pytest.mark.parametrize("piece", RESULTS)
+def test_results_are_not_overwritten_unasked(tmp_path, piece):
+    before = earlier_run(tmp_path, piece)
+    name = PIECES[piece].split("/")[0]
+    with pytest.raises(ConfigError, match=rf"already holds a run \({name}\); give another run_dir, or --overwrite"):
         RunDir(tmp_path).prepare("b: 2\n", overwrite=False)
-    assert run_dir.config.read_text() == "a: 1\n"
-    assert (run_dir.final / "file").exists()
+    assert contents(tmp_path) == before
 
 
 def test_overwriting_removes_what_a_run_wrote_and_nothing_else(tmp_path):
-    run_dir = finished_run(tmp_path)
-    (tmp_path / "notes.txt").write_text("mine")
-    run_dir.prepare("b: 2\n", overwrite=True)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["config.yaml", "logs", "notes.txt"]
-    assert run_dir.config.read_text() == "b: 2\n"
+    earlier_run(tmp_path, *PIECES)
+    mine = ("notes.txt", "logs/mine.log", "tensorboard/notes.txt", "buffer/overflow.py")
+    for name in mine:
+        (tmp_path / name).write_text("mine")
+    RunDir(tmp_path).prepare("b: 2\n", overwrite=True)
+    assert contents(tmp_path).keys() == {"config.yaml", *mine}
+    assert settings_in(tmp_path) == {"b": 2}
 
 
-def test_a_run_that_did_not_get_as_far_as_metrics_is_in_nobodys_way(tmp_path):
-    RunDir(tmp_path).prepare("a: 1\n", overwrite=False)
+def test_overwriting_leaves_no_empty_folders(tmp_path):
+    earlier_run(tmp_path, *PIECES)
+    RunDir(tmp_path).prepare("b: 2\n", overwrite=True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["config.yaml", "logs"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("piece", RESULTS)
+def test_what_no_run_has_written_is_never_deleted(tmp_path, piece, overwrite):
+    """Such as the checkpoint of a fine-tuning, which leaves no configuration."""
+    write(tmp_path, piece)
+    with pytest.raises(ConfigError, match=rf"holds {PIECES[piece].split('/')[0]}, not written by a training run"):
+        RunDir(tmp_path).prepare("", overwrite)
+    assert contents(tmp_path) == {PIECES[piece]: "{}"}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_users_own_configuration_is_kept(tmp_path, overwrite):
+    (tmp_path / "config.yaml").write_text("mine: 1\n")
+    write(tmp_path, "log")
+    with pytest.raises(ConfigError, match=r"holds config\.yaml, not written by a training run"):
+        RunDir(tmp_path).prepare("", overwrite)
+    assert contents(tmp_path) == {"config.yaml": "mine: 1\n", PIECES["log"]: "{}"}
+
+
+def test_logs_in_a_folder_without_a_run_are_kept(tmp_path):
+    write(tmp_path, "log", "tensorboard")
+    RunDir(tmp_path).prepare("", overwrite=True)
+    assert {PIECES["log"], PIECES["tensorboard"]} < contents(tmp_path).keys()
+
+
+def test_a_run_that_did_not_get_as_far_as_results_is_in_nobodys_way(tmp_path):
+    earlier_run(tmp_path, "log", "tensorboard")
     RunDir(tmp_path).prepare("b: 2\n", overwrite=False)
-    assert RunDir(tmp_path).config.read_text() == "b: 2\n"
+    assert settings_in(tmp_path) == {"b": 2}
+    assert contents(tmp_path).keys() == {"config.yaml"}
+
+
+@pytest.mark.parametrize("inside", ["final", "final/deeper", "buffer/x", "../run/final", "link"])
+def test_a_run_does_not_delete_the_model_it_starts_from(tmp_path, inside):
+    folder = tmp_path / "run"
+    before = earlier_run(folder, "final")
+    (tmp_path / "run" / "link").symlink_to("final")
+    model = str(folder / inside)
+    with pytest.raises(ConfigError, match="belongs to the run that would start from it"):
+        RunDir(folder).prepare("", True, ["some/model", model])
+    assert before.items() <= contents(folder).items()
+
+
+def test_a_model_beside_the_files_of_the_run_may_stay_there(tmp_path):
+    RunDir(tmp_path).prepare("", False, [str(tmp_path), str(tmp_path / "model"), "final"])
 
 
 @pytest.mark.parametrize("path", ["file", "file/below"])
@@ -53,9 +125,8 @@ def test_a_folder_that_cannot_be_made_is_the_users_to_mend(tmp_path, path):
         RunDir(tmp_path / path).prepare("", overwrite=False)
 
 
-def test_each_rank_logs_to_its_own_file(tmp_path):
-    run_dir = RunDir(tmp_path)
-    run_dir.prepare("", overwrite=False)
+def test_each_rank_logs_to_its_own_file_in_a_folder_that_it_may_be_the_first_to_see(tmp_path):
+    run_dir = RunDir(tmp_path / "run")
     root, before = logging.getLogger(), logging.getLogger().handlers[:]
     level = root.level
     try:

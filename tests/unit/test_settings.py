@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tba_hpc.schedules import Constant
-from tba_hpc.settings import ConfigError, apply_overrides, read_yaml, validate
+from tba_hpc.settings import ConfigError, apply_overrides, did_you_mean, read_yaml, validate
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,19 @@ def test_relative_paths_in_a_file_are_relative_to_the_file(tmp_path):
     }
 
 
+def test_relative_paths_in_overrides_are_relative_to_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    overrides = ["a=./final", "b.c=../there", "d={e: ./x}", "f=configs/x", "g=.hidden", "h=/absolute"]
+    assert apply_overrides({}, overrides) == {
+        "a": str(tmp_path / "final"),
+        "b": {"c": str(tmp_path.parent / "there")},
+        "d": {"e": str(tmp_path / "x")},
+        "f": "configs/x",
+        "g": ".hidden",
+        "h": "/absolute",
+    }
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -103,3 +116,8 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, content, message):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*missing\.yaml: No such file or directory"):
         read_yaml(tmp_path / "missing.yaml")
+
+
+def test_a_name_that_does_not_exist_is_answered_with_the_nearest_and_all_that_do():
+    assert did_you_mean("stpes", {"steps", "batch"}) == "did you mean 'steps'? allowed: batch, steps"
+    assert did_you_mean("qqq", ["steps", "batch"]) == "allowed: batch, steps"

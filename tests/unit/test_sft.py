@@ -7,6 +7,7 @@ from tba_hpc.config import ModelConfig, SftConfig, load_sft_config
 from tba_hpc.evaluator import evaluate
 from tba_hpc.models import load_policy, load_tokenizer
 from tba_hpc.rollout.hf import HFEngine
+from tba_hpc.settings import ConfigError
 from tba_hpc.sft import run_sft
 from tba_hpc.tasks import make_task
 
@@ -106,6 +107,12 @@ def test_an_existing_checkpoint_is_not_overwritten(tmp_path):
 def test_too_long_a_solution_is_named(tmp_path):
     settings = config(tmp_path).model_copy(update={"max_response_tokens": 1})
     with pytest.raises(ValueError, match=r"solution of prompt 0 .* 2 tokens .* max_response_tokens = 1"):
+        run(settings)
+
+
+def test_solutions_that_leave_no_positions_for_a_prompt_are_refused(tmp_path):
+    settings = config(tmp_path).model_copy(update={"max_response_tokens": 16})
+    with pytest.raises(ConfigError, match=r"max_response_tokens = 16 leaves no room for a prompt: .* has 16 positions"):
         run(settings)
 
 

@@ -8,10 +8,12 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import numpy as np
 import torch
@@ -31,6 +33,10 @@ SECONDS = 60.0
 VERSIONS = 5
 STALL_SECONDS = 3.0
 BATCH = 3
+GPU = torch.device("cuda", 0)
+"""What the exchange takes the ranks' device for; weights and transfers are the CPU's."""
+THREADS: list[str] = []
+"""Those that made the GPU their own."""
 
 
 class Model(torch.nn.Module):
@@ -87,11 +93,18 @@ def connect(world: World, config: RunConfig, width: int, seconds: float) -> Trai
     comm = world.exchange
     assert comm is not None
     store = open_store(comm, world.host, SECONDS)
-    group = make_group(store, "weights", comm, world.host, world.device, 2 * SECONDS)
+    group = Mock(wraps=make_group(store, "weights", comm, world.host, world.device, 2 * SECONDS))
     weights = FlatWeights(Manifest.of(Model(0, width).named()), world.device, settings.bucket_bytes)
+    world = replace(world, device=GPU)
     if world.is_leader:
         return TrainerExchange(world, weights, group, settings)
     return SearcherExchange(world, StagedWeights(weights), weights.manifest.fingerprint, group, settings)
+
+
+def set_device(device: torch.device) -> None:
+    """In place of CUDA's: notes which thread would have this rank's GPU."""
+    assert device == GPU
+    THREADS.append(threading.current_thread().name)
 
 
 def lead(exchange: TrainerExchange) -> dict[str, object]:
@@ -113,8 +126,10 @@ def lead(exchange: TrainerExchange) -> dict[str, object]:
             generated.append(int(arrival.headers["generated"].sum()))
     exchange.publish(VERSIONS, Model(VERSIONS).named())
     exchange.wait_until_published()
+    closed_before = exchange._group.shutdown.call_count
     exchange.stop()
-    return {"answers": answers, "syncs": syncs, "generated": generated}
+    closed = [closed_before, exchange._group.shutdown.call_count]
+    return {"answers": answers, "syncs": syncs, "generated": generated, "closed": closed, "threads": THREADS}
 
 
 def search(exchange: SearcherExchange, index: int) -> None:
@@ -132,6 +147,8 @@ def search(exchange: SearcherExchange, index: int) -> None:
     while not exchange.stopped():
         sum(range(10_000))
     exchange.join()
+    assert exchange._group.shutdown.call_count == 1
+    assert THREADS == ["exchange"]
     assert exchange.staged.commit(engine)
     assert same_bits(engine.model, Model(VERSIONS)), "weights that came while the main thread was busy"
 
@@ -165,4 +182,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with patch("torch.cuda.set_device", set_device):
+        main()

@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 from mpi4py import MPI
 
@@ -20,13 +22,13 @@ def run() -> int:
     from tba_hpc.run import run_rank
     from tba_hpc.tasks import TASKS
     from tba_hpc.tasks.arithmetic import Arithmetic
-    from tba_hpc.tasks.base import Score, Split
+    from tba_hpc.tasks.base import Score
     from tba_hpc.trajectory import Prompt
 
     rank = MPI.COMM_WORLD.rank
 
     class Failing(Arithmetic):
-        """Fails on rank 2 at the third batch to score, or on rank 0 at the first sample text."""
+        """Fails on rank 2 at the third batch to score."""
 
         calls = 0
 
@@ -39,14 +41,15 @@ def run() -> int:
                 raise RuntimeError("no verdict on this")
             return super().score(prompts, responses)
 
-        def prompt(self, split: Split, index: int) -> Prompt:
-            if rank == 0 and MODE == "trainer":
-                Path(MARK).touch()
-                raise RuntimeError("no text for this")
-            return super().prompt(split, index)
+    def no_text(*_: object) -> str:
+        """Fails on rank 0 at the first sample text."""
+        Path(MARK).touch()
+        raise RuntimeError("no text for this")
 
     TASKS["failing"] = Failing
-    return run_rank(MPI.COMM_WORLD, Path(CONFIG), ["task.name=failing", "evaluation.problems=0", *OVERRIDES], False)
+    overrides = ["task.name=failing", "evaluation.problems=0", *OVERRIDES]
+    with patch("tba_hpc.run._render", no_text) if MODE == "trainer" else nullcontext():
+        return run_rank(MPI.COMM_WORLD, Path(CONFIG), overrides, False)
 
 
 def main() -> None:
