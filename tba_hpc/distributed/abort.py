@@ -22,7 +22,7 @@ _FORWARDING_SECONDS = 0.5  # for the launcher to pass on what was printed: it ma
 def abort_on_error(comm: MPI.Intracomm, name: str) -> Iterator[None]:
     """Ends the whole job when the body raises: an exception that only ends one rank would hang the others.
 
-    Prints the traceback with `name` in front of each line, and logs it; of a `ConfigError`, which is the user's to mend,
+    Prints the traceback with `name` in front of each line and logs it; of a `ConfigError`, the user's to mend,
     the message alone."""
     try:
         yield
