@@ -257,9 +257,10 @@ class RunConfig(Settings):
 
     @property
     def patience_seconds(self) -> float:
-        """Longest wait for a sign of life of trainer 0's main thread, which may meanwhile evaluate, wait for a late sync
-        or, in synchronous mode, for the other searchers. These have bounds of their own, and trainer 0, who can name
-        the culprit, is to give up first."""
+        """Longest wait for a sign of life of trainer 0's main thread.
+
+        It may meanwhile evaluate, wait for a late sync or, in synchronous mode, for the other searchers. These have
+        bounds of their own, and trainer 0, who can name the culprit, is to give up first."""
         return self.evaluation.timeout_seconds + 6 * self.distributed.timeout_seconds
 
     @property
