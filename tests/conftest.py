@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tiny import save_tiny_model, tiny_settings
 
 from tba_hpc.launch.local import mpiexec_words
 
@@ -117,48 +118,6 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another one: a reference policy that the policy is not equal to has something to teach even without rewards."""
     return save_tiny_model(tmp_path_factory.mktemp("tiny") / "reference", seed=1)
-
-
-def save_tiny_model(folder: Path, seed: int) -> Path:
-    from tba_hpc.models import fresh_llama
-    from tba_hpc.tasks.arithmetic import Arithmetic
-
-    tokenizer = Arithmetic({}).new_tokenizer()
-    init = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "max_position_embeddings": 64,
-        "tie_word_embeddings": True,
-        "initializer_range": 0.2,
-    }
-    fresh_llama(init, tokenizer, seed).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def tiny_settings(model: Path | str, run_dir: Path | str) -> dict[str, Any]:
-    """A complete configuration of a run of seconds."""
-    return {
-        "run_dir": str(run_dir),
-        "seed": 3,
-        "model": {"path": str(model)},
-        "task": {"name": "arithmetic"},
-        "rollout": {"queries_per_batch": 4, "samples_per_query": 6, "max_prompt_tokens": 16, "max_response_tokens": 6},
-        "buffer": {"most_on_policy": 0.5, "max_per_query": 24, "capacity": 10_000, "start_size": 48},
-        "objective": {"beta": {"kind": "constant", "value": 0.5}},
-        "trainer": {
-            "steps": 6,
-            "batch_size": 16,
-            "samples_per_query": 4,
-            "sync_every": 2,
-            "learning_rate": {"kind": "constant", "value": 0.001},
-        },
-        "distributed": {"timeout_seconds": 60, "bucket_bytes": 10_000},
-        "evaluation": {"problems": 8},
-        "logging": {"samples_every": 2, "histograms_every": 2, "samples": 2},
-    }
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import tiny_settings
+from tiny import tiny_settings
 
 from tba_hpc.cli import main
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import yaml
-from conftest import tiny_settings
+from tiny import tiny_settings
 
 from tba_hpc.config import RunConfig, SftConfig, load_run_config, load_sft_config, to_yaml
 from tba_hpc.settings import ConfigError, validate

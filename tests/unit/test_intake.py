@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from conftest import tiny_settings
+from tiny import tiny_settings
 
 from tba_hpc.config import RunConfig
 from tba_hpc.distributed.round import HEADER

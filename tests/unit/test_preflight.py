@@ -2,7 +2,7 @@ import json
 import shutil
 
 import pytest
-from conftest import tiny_settings
+from tiny import tiny_settings
 
 from tba_hpc.config import RunConfig
 from tba_hpc.preflight import check_inputs

@@ -3,9 +3,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import tiny_settings
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import tiny_settings
 
 from tba_hpc.config import ExplorationConfig, ModelConfig, RolloutConfig, RunConfig
 from tba_hpc.models import Sequences, load_policy, load_tokenizer, token_logprobs

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock, call
 
 import numpy as np
-from conftest import tiny_settings
+from tiny import tiny_settings
 
 from tba_hpc.config import RunConfig
 from tba_hpc.settings import validate
