@@ -30,6 +30,11 @@ class ModelConfig(Settings):
     logprob_chunk_tokens: PositiveInt = 1024
     """Logits exist for this many tokens at a time."""
 
+    @property
+    def reference_path(self) -> str:
+        """Where π_ref is."""
+        return self.reference or self.path
+
     @model_validator(mode="after")
     def _attention_fits_dtype(self) -> ModelConfig:
         if self.attention == "flash_attention_2" and self.dtype == "float32":

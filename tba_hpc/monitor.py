@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tba_hpc.config import LoggingConfig, RolloutConfig
 from tba_hpc.distributed.trainer_exchange import Arrival
@@ -68,6 +69,7 @@ class Monitor:
         self._render = render
         self._rates = SearcherRates()
         self._arrival: Arrival | None = None
+        self._of_arrival: dict[str, float] = {}
 
     def step(self, report: StepReport) -> None:
         done = report.step + 1
@@ -75,7 +77,6 @@ class Monitor:
             **batch_metrics(report.step, report.batch),
             **_grouped(report.metrics),
             **self._buffer_metrics(),
-            **rollout_metrics(self._intake.latest_sync, self._rollout),
             **self._searcher_metrics(),
             "trainer/busy": report.busy_seconds / max(report.busy_seconds + report.waiting_seconds, 1e-9),
             "trainer/step_seconds": report.busy_seconds,
@@ -103,10 +104,12 @@ class Monitor:
         }
 
     def _searcher_metrics(self) -> dict[str, float]:
+        """What the searchers did and how fast; it changes when something arrives, not with every step."""
         if self._intake.last is not None and self._intake.last is not self._arrival:
             self._arrival = self._intake.last
             self._rates.update(self._arrival.headers)
-        return self._rates.values
+            self._of_arrival = rollout_metrics(self._intake.latest_sync, self._rollout) | self._rates.values
+        return self._of_arrival
 
     def _write_samples(self, done: int, batch: SampledBatch) -> None:
         chosen = np.linspace(0, len(batch) - 1, min(self._config.samples, len(batch))).astype(int)
@@ -150,12 +153,16 @@ def rollout_metrics(batches: Sequence[TrajectoryBatch], rollout: RolloutConfig) 
     if not batches:
         return {}
     rows = np.concatenate([batch.rows for batch in batches])
+    return {**_means("rollout", rows), **_kl_metric(batches, rollout)}
+
+
+def _means(heading: str, rows: NDArray[np.void]) -> dict[str, float]:
+    """Over trajectories, `rows [N]` of `ROW_DTYPE`."""
     return {
-        "rollout/reward": float(rows["reward"].mean()),
-        "rollout/accuracy": float(rows["correct"].mean()),
-        "rollout/response_tokens": float(rows["response_length"].mean()),
-        "rollout/truncated": float(1 - rows["finished"].mean()),
-        **_kl_metric(batches, rollout),
+        f"{heading}/reward": float(rows["reward"].mean()),
+        f"{heading}/accuracy": float(rows["correct"].mean()),
+        f"{heading}/response_tokens": float(rows["response_length"].mean()),
+        f"{heading}/truncated": float(1 - rows["finished"].mean()),
     }
 
 
@@ -177,13 +184,9 @@ def _kl_metric(batches: Sequence[TrajectoryBatch], rollout: RolloutConfig) -> di
 
 def batch_metrics(step: int, batch: SampledBatch) -> dict[str, float]:
     """Means over the batch that step `step` learned from."""
-    rows = batch.trajectories.rows
     stale = staleness(step, batch)
     return {
-        "batch/reward": float(rows["reward"].mean()),
-        "batch/accuracy": float(rows["correct"].mean()),
-        "batch/response_tokens": float(rows["response_length"].mean()),
-        "batch/truncated": float(1 - rows["finished"].mean()),
+        **_means("batch", batch.trajectories.rows),
         "batch/recent": float(batch.recent.mean()),
         "staleness/mean": float(stale.mean()),
         "staleness/max": float(stale.max()),

@@ -22,7 +22,7 @@ def check_inputs(config: RunConfig, task: Task[Any], n_searchers: int) -> None:
     outgrow, too few training prompts for the searchers, and a prompt, of training or of the evaluation, that is longer
     than `rollout.max_prompt_tokens`. Reads no weights; tokenizes every prompt once."""
     tokenizer = load_tokenizer(config.model.path)
-    for path in {config.model.path, config.model.reference or config.model.path}:
+    for path in {config.model.path, config.model.reference_path}:
         _check_positions(path, config.rollout)
     size = task.size("train")
     PromptStream(size, config.seed, 0, n_searchers)

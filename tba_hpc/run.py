@@ -75,7 +75,7 @@ def _agree_on_config(comm: MPI.Intracomm, path: Path, overrides: list[str], over
             config = load_run_config(path, overrides)
             config.check_world(comm.size)
             check_inputs(config, make_task(config.task), comm.size - config.distributed.trainers)
-            models = [path for path in (config.model.path, config.model.reference) if path is not None]
+            models = (config.model.path, config.model.reference_path)
             RunDir(config.run_dir).prepare(to_yaml(config), overwrite, models)
             text = config.model_dump_json()
         except ConfigError as error:
@@ -90,7 +90,7 @@ def _search(config: RunConfig, world: World) -> None:
     policy = load_policy(config.model.path, config.model, world.device)
     engine = HFEngine(policy, _eos(tokenizer), version=-1)
     reference = ReferencePolicy(
-        load_policy(config.model.reference or config.model.path, config.model, world.device),
+        load_policy(config.model.reference_path, config.model, world.device),
         _pad(tokenizer),
         config.rollout.temperature,
         config.model.logprob_chunk_tokens,

@@ -21,7 +21,7 @@ from tba_hpc.prompts import PromptStream
 from tba_hpc.rollout.engine import Rollout, RolloutEngine, SamplingParams
 from tba_hpc.rollout.text import decode_responses, encode_prompts
 from tba_hpc.tasks.base import Score, Task
-from tba_hpc.trajectory import ROW_DTYPE, Prompt, TrajectoryBatch
+from tba_hpc.trajectory import ROW_DTYPE, Prompt, TrajectoryBatch, ragged_indices
 
 
 class ReferencePolicy:
@@ -42,13 +42,11 @@ class ReferencePolicy:
         """The batch with log π_ref of its response tokens filled in."""
         lengths = batch.rows["prompt_length"] + batch.rows["response_length"]
         logprobs = np.zeros(len(batch.response_tokens), np.float32)
-        starts = batch.response_offsets
         for part in plan(lengths, np.arange(len(batch), dtype=np.int32), self._batch_tokens):
             sequences = Sequences.from_trajectories(batch.select(part.indices), self._pad_token_id, self._model.device)
             values = token_logprobs(self._model, sequences, self._temperature, self._chunk_tokens)
-            for row, row_values in zip(part.indices, values.cpu().numpy(), strict=True):
-                start, end = starts[row], starts[row + 1]
-                logprobs[start:end] = row_values[: end - start]
+            flat = ragged_indices(batch.response_offsets, part.indices)
+            logprobs[flat] = values[sequences.response_mask].cpu().numpy()
         return replace(batch, reference_logprobs=logprobs)
 
 
