@@ -34,42 +34,120 @@ def train(
     overrides: Overrides = None,
     ranks: Annotated[int | None, typer.Option(help="Start this many MPI ranks on this machine.")] = None,
     mpiexec: Annotated[str | None, typer.Option(help="MPI launcher to start them with, with its options.")] = None,
+    srun: Annotated[bool, typer.Option("--srun", help="Start a rank on each task of this Slurm job.")] = False,
     overwrite: Annotated[bool, typer.Option(help="Delete an earlier run in the run directory.")] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            help="auto: go on from the newest checkpoint of the run, if there is one. Or a checkpoint's folder."
+        ),
+    ] = None,
 ) -> None:
     """Asynchronous TBA over MPI ranks.
 
-    With --ranks it starts them itself; under mpirun or srun it is one of them."""
+    With --ranks or --srun it starts them itself; under mpirun or srun it is one of them."""
     from tba_hpc.launch.command import inside_mpi_world, launched_tasks, rank_command
 
-    if ranks is None and inside_mpi_world(os.environ):
-        sys.exit(_run_rank(config, overrides or [], overwrite))
+    if overwrite and resume:
+        raise ConfigError("--overwrite deletes the run that --resume goes on with: give one of them")
+    if srun and ranks is not None:
+        raise ConfigError("--ranks starts ranks on this machine, --srun on all nodes of the job: give one of them")
+    if ranks is None and not srun and inside_mpi_world(os.environ):
+        sys.exit(_run_rank(config, overrides or [], overwrite, resume))
     from tba_hpc.config import load_run_config
-    from tba_hpc.launch.local import run_local
 
     settings = load_run_config(config, overrides or [])
-    if ranks is None:
-        raise ConfigError("how many ranks? Give --ranks N (at least 2), or start this command with mpirun or srun")
+    if ranks is None and not srun:
+        raise ConfigError(
+            "how many ranks? Give --ranks N (at least 2), or --srun inside a Slurm job, or start this command with "
+            "mpirun or srun"
+        )
     if (tasks := launched_tasks(os.environ)) > 1:
         raise ConfigError(
-            f"--ranks {ranks} would start so many ranks from each of the {tasks} tasks that a launcher has started: "
-            "leave --ranks out, or start this command once"
+            f"{'--srun' if srun else f'--ranks {ranks}'} would start so many ranks from each of the {tasks} tasks that "
+            "a launcher has started: leave it out, or start this command once"
         )
+    command = rank_command(config, overrides or [], overwrite, resume)
+    if ranks is None:
+        from tba_hpc.launch.slurm import run_by_srun
+
+        sys.exit(run_by_srun(command, os.environ))
+    from tba_hpc.launch.local import run_local
+
     settings.check_world(ranks)
-    run_local(rank_command(config, overrides or [], overwrite), ranks, mpiexec)
+    run_local(command, ranks, mpiexec)
 
 
-def _run_rank(config: Path, overrides: list[str], overwrite: bool) -> int:
+def _run_rank(config: Path, overrides: list[str], overwrite: bool, resume: str | None) -> int:
+    from tba_hpc.interruption import Interruption
+
+    interruption = Interruption()  # before anything slow: a signal would end a process that has no handler yet
     from mpi4py import MPI
 
     from tba_hpc.distributed.abort import abort_on_error
     from tba_hpc.distributed.launcher import check_launcher
+    from tba_hpc.distributed.leaving import leave
 
     comm = MPI.COMM_WORLD
     check_launcher(comm.size, MPI.Query_thread(), os.environ)
     with abort_on_error(comm, f"rank {comm.rank}"):
         from tba_hpc.run import run_rank
 
-        return run_rank(comm, config, overrides, overwrite)
+        code = run_rank(comm, config, overrides, overwrite, resume, interruption)
+    leave(code)
+    return code
+
+
+@app.command("submit")
+def submit_run(
+    config: ConfigFile,
+    ranks_per_node: Annotated[int, typer.Option(help="Ranks on each node.", show_default=False)],
+    minutes: Annotated[int, typer.Option(help="Time limit; then the run saves itself and is started again.")],
+    overrides: Overrides = None,
+    nodes: Annotated[int, typer.Option(help="Nodes of the job.")] = 1,
+    gpus_per_node: Annotated[int, typer.Option(help="GPUs on each node.")] = 0,
+    cpus_per_task: Annotated[int, typer.Option(help="Processor cores for each rank.")] = 1,
+    partition: Annotated[str | None, typer.Option()] = None,
+    account: Annotated[str | None, typer.Option()] = None,
+    sbatch: Annotated[list[str] | None, typer.Option(help="Another option of sbatch, as qos=long. Repeatable.")] = None,
+    mpi: Annotated[str | None, typer.Option(help="srun's --mpi. Default: TBA_HPC_MPI, or else pmi2.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the job.")] = "tba",
+    cluster: Annotated[str, typer.Option(help="slurm; or local, for mpiexec on this machine.")] = "slurm",
+    folder: Annotated[Path, typer.Option(help="For scripts and logs; all nodes must see it.")] = Path("runs/submitit"),
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(help="A sweep over the values of a setting, as seed=1,2,3. Repeatable: all combinations."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the batch script and submit nothing.")] = False,
+) -> None:
+    """Submits training as a job that is requeued until the run has finished; a sweep as a job array."""
+    from tba_hpc.launch.overrides import parsed_grid, parsed_options
+    from tba_hpc.launch.submission import batch_script, describe, submit, submit_sweep
+
+    job = {
+        "nodes": nodes,
+        "ranks_per_node": ranks_per_node,
+        "minutes": minutes,
+        "gpus_per_node": gpus_per_node,
+        "cpus_per_task": cpus_per_task,
+        "partition": partition,
+        "account": account,
+        "sbatch": parsed_options(sbatch or []),
+        "mpi": mpi,
+        "name": name,
+        "cluster": cluster,
+        "folder": folder,
+    }
+    values = parsed_grid(grid or []) or None
+    if dry_run:
+        typer.echo(batch_script(config, values, overrides=overrides or [], **job))
+        return
+    if values:
+        jobs = submit_sweep(config, values, overrides=overrides or [], **job)
+    else:
+        jobs = [submit(config, overrides=overrides or [], **job)]
+    for submitted in jobs:
+        typer.echo(describe(submitted))
 
 
 @app.command()
@@ -87,7 +165,7 @@ def sft(config: ConfigFile, overrides: Overrides = None) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
     result = run_sft(settings, show)
-    accuracy = f"{result.evaluation.accuracy:.1%} greedy accuracy; " if result.evaluation else ""
+    accuracy = f"{result.evaluation.accuracy.share:.1%} greedy accuracy; " if result.evaluation else ""
     console.print(f"{accuracy}saved in {result.checkpoint} after {result.steps} steps", soft_wrap=True, markup=False)
 
 
@@ -118,9 +196,10 @@ def evaluate_checkpoint(
         lines = (json.dumps(asdict(record), ensure_ascii=False) for record in result.records)
         output.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     console = Console()
-    low, high = result.confidence_interval
+    accuracy = result.accuracy
+    low, high = accuracy.interval
     console.print(
-        f"{result.accuracy:.1%} of {result.problems} problems right (95% interval {low:.1%} to {high:.1%}); "
+        f"{accuracy.share:.1%} of {accuracy.problems} problems right (95% interval {low:.1%} to {high:.1%}); "
         f"{result.mean_response_length:.1f} tokens a response, {result.finished_fraction:.1%} finished",
         soft_wrap=True,
         highlight=False,

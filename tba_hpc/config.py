@@ -35,6 +35,11 @@ class ModelConfig(Settings):
         """Where π_ref is."""
         return self.reference or self.path
 
+    @property
+    def paths(self) -> set[str]:
+        """Of both policies."""
+        return {self.path, self.reference_path}
+
     @model_validator(mode="after")
     def _attention_fits_dtype(self) -> ModelConfig:
         if self.attention == "flash_attention_2" and self.dtype == "float32":
@@ -173,6 +178,27 @@ class EvaluationConfig(Settings):
     """Longest that trainer 0 may be busy with an evaluation while other ranks wait for it."""
 
 
+class CheckpointConfig(Settings):
+    every_steps: PositiveInt | None = 100
+    """Optimizer steps between two checkpoints; null for none but those written in any case, at the end and when the run
+    is interrupted."""
+    keep_last: PositiveInt = 2
+    """Older checkpoints are removed, but not pinned ones."""
+    pin_every: PositiveInt | None = None
+    """Checkpoints of this step and its multiples are pinned: never removed. So is any in whose folder a file `pinned`
+    lies."""
+    timeout_seconds: PositiveFloat = 1800.0
+    """Longest that the last save of a run may take."""
+
+
+class LaunchConfig(Settings):
+    save_before_end: NonNegativeFloat = 60.0
+    """Seconds before the end of the job at which all is to be saved: the run stops earlier by as much as the last save
+    took, and leaves with the exit code that has it requeued."""
+    walltime_seconds: PositiveFloat | None = None
+    """Length of the job. Not needed under Slurm, which tells when it ends."""
+
+
 class LoggingConfig(Settings):
     samples_every: PositiveInt = 20
     """Optimizer steps between two sets of sample texts."""
@@ -212,6 +238,8 @@ class RunConfig(Settings):
     trainer: TrainerConfig
     distributed: DistributedConfig = DistributedConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    launch: LaunchConfig = LaunchConfig()
     logging: LoggingConfig = LoggingConfig()
 
     @model_validator(mode="after")
@@ -244,8 +272,27 @@ class RunConfig(Settings):
                 "training would never start",
             ),
             _learning_rate_problem("trainer.learning_rate", trainer.learning_rate, "trainer.steps", trainer.steps),
+            *self._pin_problems(),
         ]
         return _checked(self, problems)
+
+    def _pin_problems(self) -> list[Problem]:
+        """Where no checkpoint would ever be of a step that is to be pinned."""
+        pin, k = self.checkpoint.pin_every, self.trainer.sync_every
+        if pin is None:
+            return []
+        every = self.checkpoint.every_steps
+        return [
+            (
+                every is None or pin % every != 0,
+                f"checkpoint.pin_every = {pin} is not a multiple of checkpoint.every_steps = {every}",
+            ),
+            (
+                self.synchronous and pin % k != 0,
+                f"checkpoint.pin_every = {pin} is not a multiple of trainer.sync_every = {k}, but in synchronous mode "
+                "checkpoints are of the steps between two syncs",
+            ),
+        ]
 
     def check_world(self, ranks: int) -> None:
         """Raises `ConfigError` if a world of `ranks` processes cannot run this configuration."""
@@ -264,9 +311,9 @@ class RunConfig(Settings):
     def patience_seconds(self) -> float:
         """Longest wait for a sign of life of trainer 0's main thread.
 
-        It may meanwhile evaluate, wait for a late sync or, in synchronous mode, for the other searchers. These have
-        bounds of their own, and trainer 0, who can name the culprit, is to give up first."""
-        return self.evaluation.timeout_seconds + 6 * self.distributed.timeout_seconds
+        It may meanwhile evaluate, save, wait for a late sync or, in synchronous mode, for the other searchers. These
+        have bounds of their own, and trainer 0, who can name the culprit, is to give up first."""
+        return self.evaluation.timeout_seconds + self.checkpoint.timeout_seconds + 6 * self.distributed.timeout_seconds
 
     @property
     def synchronous(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from tba_hpc.accuracy import Accuracy
 from tba_hpc.config import EvaluationConfig, ModelConfig, TaskConfig
 from tba_hpc.models import load_model_config, load_policy, load_tokenizer, room_for_prompt
 from tba_hpc.rollout.engine import Rollout, RolloutEngine, SamplingParams
@@ -41,21 +41,8 @@ class EvaluationResult:
     """Share of the responses that ended before they were cut at the token limit."""
 
     @property
-    def problems(self) -> int:
-        return len(self.records)
-
-    @property
-    def correct(self) -> int:
-        return sum(record.correct for record in self.records)
-
-    @property
-    def accuracy(self) -> float:
-        return self.correct / self.problems
-
-    @property
-    def confidence_interval(self) -> tuple[float, float]:
-        """Of the accuracy, 95 %, for the choice of problems."""
-        return wilson_interval(self.correct, self.problems)
+    def accuracy(self) -> Accuracy:
+        return Accuracy(sum(record.correct for record in self.records), len(self.records))
 
 
 def evaluate(
@@ -122,13 +109,3 @@ def _records(task: Task[Any], prompts: Sequence[Prompt], responses: Sequence[str
         EvaluationRecord(prompt.text, response, prompt.answer, score.correct)
         for prompt, response, score in zip(prompts, responses, scores, strict=True)
     )
-
-
-def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's score interval of a proportion; `z` standard errors wide (95 % by default). Unlike the plain normal
-    interval it stays within [0, 1] and keeps its coverage near the ends. Needs at least one trial."""
-    share = successes / trials
-    scale = 1 + z**2 / trials
-    centre = (share + z**2 / (2 * trials)) / scale
-    half_width = z / scale * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2))
-    return max(centre - half_width, 0.0), min(centre + half_width, 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,38 +15,54 @@ from tba_hpc.trajectory import TrajectoryBatch
 _ROUND_SECONDS = 1.0  # longest wait for one round before its caller looks at its own bound
 
 
-def _nobody_waits() -> None:
-    """What a trainer alone has to tell the others while it waits."""
+def _wait_on() -> bool:
+    """Whether to give up waiting: no."""
+    return False
 
 
 class Intake:
     """Asynchronous: whatever arrives goes into the buffer at once, and the trainer waits only for the first
     `buffer.start_size` trajectories and where `trainer.max_reuse` bounds how far it may run ahead of the searchers."""
 
-    def __init__(self, config: RunConfig, exchange: TrainerExchange, buffer: ReplayBuffer) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        exchange: TrainerExchange,
+        buffer: ReplayBuffer,
+        prompts_taken: Sequence[int],
+        received: int = 0,
+        duplicates: int = 0,
+    ) -> None:
+        """`prompts_taken [n]`, by searcher, and the others are what earlier attempts of the run have counted."""
         self._config = config
         self._exchange = exchange
         self._buffer = buffer
         self._sync = -1
-        self.received = 0
+        self.received = received
         """Trajectories that have arrived, duplicates included."""
-        self.duplicates = 0
+        self.duplicates = duplicates
         """Of these, exact duplicates of one held already."""
+        self.prompts_taken = np.array(prompts_taken, np.int64)
+        """`[n]` prompts whose trajectories have arrived, by searcher, since the work was last divided among them."""
         self.last: Arrival | None = None
         """The latest round's arrival, whose headers tell how the searchers are doing."""
         self.latest_sync: list[TrajectoryBatch] = []
         """What the latest sync and the rounds after it have brought: how the policy does now, duplicates included."""
 
-    def prepare(self, step: int, while_waiting: Callable[[], None] = _nobody_waits) -> float:
+    def prepare(self, step: int, give_up: Callable[[], bool] = _wait_on) -> float | None:
         """Takes in what has arrived and waits until step `step` (0, 1, …) has data to learn from. Returns the seconds
         waited. Raises `TimeoutError` telling how long each searcher has been silent if nothing comes for too long.
 
-        As long as something comes there is no bound on the whole wait, so it calls `while_waiting` every second or so,
-        for whoever waits for this step in turn."""
+        As long as something comes there is no bound on the whole wait, so every second or so it asks whether to
+        `give_up`; then the result is None."""
         started = time.monotonic()
         self._take(self._exchange.arrivals())
-        self._wait_until(lambda: self.received >= self._needed(step), f"the data of step {step}", while_waiting)
-        return time.monotonic() - started
+        enough = self._wait_until(lambda: self.received >= self._needed(step), f"the data of step {step}", give_up)
+        return time.monotonic() - started if enough else None
+
+    def finish(self) -> None:
+        """Takes in what the last round has brought."""
+        self._take(self._exchange.arrivals())
 
     def _needed(self, step: int) -> float:
         reuse = self._config.trainer.max_reuse
@@ -58,11 +74,12 @@ class Intake:
             self.last = arrival
             batch = TrajectoryBatch.concatenate(arrival.batches)
             if len(batch):
-                self._count(batch, arrival.sync)
+                self._count(arrival.batches, batch, arrival.sync)
                 self._add(batch, arrival.sync)
 
-    def _count(self, batch: TrajectoryBatch, sync: int) -> None:
-        """Takes note of what has arrived."""
+    def _count(self, by_searcher: Sequence[TrajectoryBatch], batch: TrajectoryBatch, sync: int) -> None:
+        """Takes note of what has arrived: `batch`, all of them together."""
+        self.prompts_taken += [len(part) // self._config.rollout.samples_per_query for part in by_searcher]
         if sync != self._sync:
             self._sync, self.latest_sync = sync, []
         self.latest_sync.append(batch)
@@ -71,7 +88,8 @@ class Intake:
     def _add(self, batch: TrajectoryBatch, arrival: int) -> None:
         self.duplicates += self._buffer.add(batch, arrival).duplicates
 
-    def _wait_until(self, enough: Callable[[], bool], what: str, while_waiting: Callable[[], None]) -> None:
+    def _wait_until(self, enough: Callable[[], bool], what: str, give_up: Callable[[], bool]) -> bool:
+        """Returns whether there is enough; if not, it was given up."""
         seconds = self._config.distributed.timeout_seconds
         deadline = time.monotonic() + seconds
         while not enough():
@@ -81,7 +99,9 @@ class Intake:
             if any(len(batch) for arrival in arrivals for batch in arrival.batches):
                 deadline = time.monotonic() + seconds
             self._take(arrivals)
-            while_waiting()
+            if not enough() and give_up():
+                return False
+        return True
 
     def _silence(self) -> str:
         if self.last is None:
@@ -97,34 +117,48 @@ class SynchronousIntake(Intake):
     The k steps of a sync divide these k·B queries among themselves, each learning from B that no other step does: the
     first on-policy, the last from trajectories k − 1 optimizer steps old."""
 
-    def __init__(self, config: RunConfig, exchange: TrainerExchange, buffer: ReplayBuffer, n_searchers: int) -> None:
-        super().__init__(config, exchange, buffer)
+    def __init__(
+        self,
+        config: RunConfig,
+        exchange: TrainerExchange,
+        buffer: ReplayBuffer,
+        prompts_taken: Sequence[int],
+        received: int = 0,
+        duplicates: int = 0,
+    ) -> None:
+        super().__init__(config, exchange, buffer, prompts_taken, received, duplicates)
         self._per_step = config.trainer.queries_per_batch * config.rollout.samples_per_query
         self._expected = config.trainer.sync_every * self._per_step
-        self._held: list[list[TrajectoryBatch]] = [[] for _ in range(n_searchers)]
+        self._held: list[list[TrajectoryBatch]] = [[] for _ in prompts_taken]
         self._fresh = TrajectoryBatch.empty()
 
-    def prepare(self, step: int, while_waiting: Callable[[], None] = _nobody_waits) -> float:
+    def prepare(self, step: int, give_up: Callable[[], bool] = _wait_on) -> float | None:
         """Waits, at the first step after a sync, for all that the searchers sample with its weights. Makes this step's
         share of it the buffer's latest arrival."""
         steps_since_sync = step % self._config.trainer.sync_every
-        waited = 0.0 if steps_since_sync else self._wait_for_sync(step, while_waiting)
-        first = steps_since_sync * self._per_step
-        self._add(self._fresh.select(np.arange(first, first + self._per_step)), step)
+        waited = 0.0 if steps_since_sync else self._wait_for_sync(step, give_up)
+        if waited is not None:
+            first = steps_since_sync * self._per_step
+            self._add(self._fresh.select(np.arange(first, first + self._per_step)), step)
         return waited
 
-    def _wait_for_sync(self, step: int, while_waiting: Callable[[], None]) -> float:
+    def finish(self) -> None:
+        """Part of what the searchers sample after a sync is of no use: it will be sampled again, to the same tokens."""
+
+    def _wait_for_sync(self, step: int, give_up: Callable[[], bool]) -> float | None:
         """Waits for what the next k steps learn from, and puts it in the order of the searchers. Returns the seconds
-        waited."""
+        waited; None if it was given up."""
         started = time.monotonic()
         what = f"the data sampled with the weights of step {step}"
-        self._wait_until(lambda: self._held_count() >= self._expected, what, while_waiting)
+        if not self._wait_until(lambda: self._held_count() >= self._expected, what, give_up):
+            return None
         waited = time.monotonic() - started
-        self._fresh = TrajectoryBatch.concatenate([batch for held in self._held for batch in held])
+        by_searcher = [TrajectoryBatch.concatenate(held) for held in self._held]
+        self._fresh = TrajectoryBatch.concatenate(by_searcher)
         self._held = [[] for _ in self._held]
         assert len(self._fresh) == self._expected, "searchers answer exactly the queries of a sync"
         assert np.all(self._fresh.rows["policy_version"] == step), "stale data in synchronous mode"
-        self._count(self._fresh, step)
+        self._count(by_searcher, self._fresh, step)
         return waited
 
     def _take(self, arrivals: list[Arrival]) -> None:

@@ -17,9 +17,12 @@ class MetricsWriter:
     """Writes `metrics.jsonl`, one object a step with `step` and `time` (seconds since the epoch), and
     `tensorboard/` with the same scalars, histograms and texts."""
 
-    def __init__(self, run_dir: RunDir) -> None:
+    def __init__(self, run_dir: RunDir, steps_done: int = 0) -> None:
+        """Of a run that goes on after so many steps, TensorBoard forgets what an attempt that died wrote of later
+        ones."""
         self._jsonl = run_dir.metrics.open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(run_dir.tensorboard), flush_secs=10)
+        purge_from = steps_done + 1 if steps_done else None
+        self._board = SummaryWriter(str(run_dir.tensorboard), flush_secs=10, purge_step=purge_from)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Every line is flushed, so that a job which dies leaves all of its numbers."""

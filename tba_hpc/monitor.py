@@ -44,6 +44,8 @@ class StepReport:
     """For data, and for a sync that was late."""
     sync_seconds: float
     """Duration of the last sync, which ran beside training."""
+    checkpoint: dict[str, float]
+    """Metrics of the last save."""
 
 
 class Monitor:
@@ -78,6 +80,7 @@ class Monitor:
             **_grouped(report.metrics),
             **self._buffer_metrics(),
             **self._searcher_metrics(),
+            **report.checkpoint,
             "trainer/busy": report.busy_seconds / max(report.busy_seconds + report.waiting_seconds, 1e-9),
             "trainer/step_seconds": report.busy_seconds,
             "trainer/waiting_seconds": report.waiting_seconds,

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 from tba_hpc.config import RolloutConfig, RunConfig
 from tba_hpc.evaluator import number_of_problems
 from tba_hpc.models import load_model_config, load_tokenizer, room_for_prompt
-from tba_hpc.prompts import PromptStream
+from tba_hpc.prompts import PromptOrder
 from tba_hpc.rollout.text import encode_prompts
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks.base import Split, Task
@@ -22,10 +22,10 @@ def check_inputs(config: RunConfig, task: Task[Any], n_searchers: int) -> None:
     outgrow, too few training prompts for the searchers, and a prompt, of training or of the evaluation, that is longer
     than `rollout.max_prompt_tokens`. Reads no weights; tokenizes every prompt once."""
     tokenizer = load_tokenizer(config.model.path)
-    for path in {config.model.path, config.model.reference_path}:
+    for path in config.model.paths:
         _check_positions(path, config.rollout)
     size = task.size("train")
-    PromptStream(size, config.seed, 0, n_searchers)
+    PromptOrder.of(size, config.seed).share(0, n_searchers)
     limit, evaluation = config.rollout.max_prompt_tokens, config.evaluation
     _check_prompts(task, tokenizer, "train", size, limit)
     if evaluation.problems:

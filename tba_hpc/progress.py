@@ -35,10 +35,12 @@ def show_error(error: Exception) -> None:
 class ProgressDisplay:
     """Use as a context manager, inside which time is counted; `update` after each step."""
 
-    def __init__(self, console: Console, title: str, total: int, columns: Columns) -> None:
+    def __init__(self, console: Console, title: str, total: int, columns: Columns, first: int = 0) -> None:
+        """`first`: steps of the total that were done before."""
         self._console = console
         self._columns = columns
         self._total = total
+        self._first = first
         self._title = title
         self._last_plain = 0.0
         self._started = 0.0
@@ -51,7 +53,7 @@ class ProgressDisplay:
             TimeRemainingColumn(),
             console=console,
         )
-        self._bar = self._progress.add_task(title, total=total, start=False)
+        self._bar = self._progress.add_task(title, total=total, completed=first, start=False)
         self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> ProgressDisplay:
@@ -88,5 +90,5 @@ class ProgressDisplay:
     def _line(self, step: int, metrics: Mapping[str, float]) -> str:
         shown = [f"{heading} {metrics[name]:{form}}" for name, heading, form in self._columns if name in metrics]
         elapsed = time.monotonic() - self._started
-        left = elapsed / max(step, 1) * (self._total - step)
+        left = elapsed / max(step - self._first, 1) * (self._total - step)
         return " | ".join([f"{self._title} {step}/{self._total}", *shown, f"left {left:.0f}s"])

@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tba_hpc.accuracy import Accuracy
 from tba_hpc.config import RunConfig
 from tba_hpc.distributed.world import World
-from tba_hpc.evaluator import EvaluationResult
 from tba_hpc.replay.buffer import BufferStats
 
 
@@ -38,18 +38,18 @@ class RunReport:
         cls,
         config: RunConfig,
         world: World,
-        before: EvaluationResult | None,
-        after: EvaluationResult | None,
+        before: Accuracy | None,
+        after: Accuracy | None,
         received: int,
         stats: BufferStats,
         train_seconds: float,
         total_seconds: float,
     ) -> RunReport:
         return cls(
-            accuracy_before=before.accuracy if before else None,
-            accuracy_after=after.accuracy if after else None,
-            interval_before=before.confidence_interval if before else None,
-            interval_after=after.confidence_interval if after else None,
+            accuracy_before=before.share if before else None,
+            accuracy_after=after.share if after else None,
+            interval_before=before.interval if before else None,
+            interval_after=after.interval if after else None,
             problems=after.problems if after else 0,
             steps=config.trainer.steps,
             trainers=world.n_trainers,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
+import os
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +15,7 @@ from tba_hpc.settings import ConfigError
 
 _MARK = "# The resolved configuration of the run in this folder, written by tba-hpc.\n"
 """First line of a run's configuration. Only where it stands were the files around it written by a run."""
+_ATTEMPT = re.compile(r"\.attempt_(\d+)\.log$")
 
 
 class RunDir:
@@ -23,11 +28,13 @@ class RunDir:
         self.tensorboard = path / "tensorboard"
         self.logs = path / "logs"
         self.segments = path / "buffer"
+        self.checkpoints = path / "checkpoints"
         self.final = path / "final"
         self.report = path / "report.json"
 
-    def prepare(self, config_yaml: str, overwrite: bool, models: Iterable[str] = ()) -> None:
-        """Makes the folder, without the files of an earlier run, and writes the resolved configuration.
+    def prepare(self, config_yaml: str, overwrite: bool, models: Iterable[str] = (), keep_logs: bool = False) -> None:
+        """Makes the folder, without the files of an earlier run (but with its logs, if they are to be kept), and writes
+        the resolved configuration.
 
         Raises `ConfigError` if results are there already that must not be overwritten, or that no run has written; if
         one of the `models` that the run starts from would be deleted; or if the folder cannot be written."""
@@ -35,16 +42,40 @@ class RunDir:
             self._keep_models(models)
             self._keep_results(overwrite)
             if self._is_of_a_run():
-                self._clear()
-            self.logs.mkdir(parents=True, exist_ok=True)
-            self.config.write_text(_MARK + config_yaml, encoding="utf-8")
+                self._clear(keep_logs)
+            self._write_config(config_yaml)
         except OSError as error:
-            reason = error.strerror or error
-            raise ConfigError(f"run_dir = {str(self.path)!r} cannot be written: {reason}") from error
+            raise self._unwritable(error) from error
+
+    def go_on(self, config_yaml: str, steps_done: int) -> None:
+        """Makes the folder that of a run which goes on after so many steps: without what an attempt that died wrote of
+        later ones. Checkpoints stay, and so do logs and TensorBoard's files. Raises `ConfigError`."""
+        try:
+            self._keep_metrics(steps_done)
+            self.report.unlink(missing_ok=True)
+            shutil.rmtree(self.final, ignore_errors=True)
+            self._clear_segments()
+            self._write_config(config_yaml)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _keep_metrics(self, steps_done: int) -> None:
+        """Drops what was written of later steps, and a last line that was cut off."""
+        if not self.metrics.exists():
+            return
+        lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+        replace_file(self.metrics, "".join(line for line in lines if _step_of(line) <= steps_done))
+
+    def _write_config(self, config_yaml: str) -> None:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        replace_file(self.config, _MARK + config_yaml)
+
+    def _unwritable(self, error: OSError) -> ConfigError:
+        return ConfigError(f"run_dir = {str(self.path)!r} cannot be written: {error.strerror or error}")
 
     def _keep_models(self, models: Iterable[str]) -> None:
         for model in models:
-            for folder in (self.final, self.segments, self.tensorboard, self.logs):
+            for folder in (self.final, self.segments, self.checkpoints, self.tensorboard, self.logs):
                 if Path(model).resolve().is_relative_to(folder.resolve()):
                     raise ConfigError(
                         f"the model at {model!r} lies in {folder}, which belongs to the run that would start from it; "
@@ -53,8 +84,9 @@ class RunDir:
 
     def _keep_results(self, overwrite: bool) -> None:
         found = [file.name for file in (self.metrics, self.report, self.final) if file.exists()]
-        if self.segments.exists() and any(self.segments.iterdir()):
-            found.append(self.segments.name)
+        found += [
+            folder.name for folder in (self.segments, self.checkpoints) if folder.exists() and any(folder.iterdir())
+        ]
         if not self._is_of_a_run():
             found += [self.config.name] if self.config.exists() else []
             if found:
@@ -74,31 +106,66 @@ class RunDir:
         with self.config.open(encoding="utf-8", errors="replace") as file:
             return file.readline() == _MARK
 
-    def _clear(self) -> None:
+    def _clear(self, keep_logs: bool) -> None:
         """Removes what an earlier run wrote, and nothing else; its configuration, which tells that it did, stays."""
         for file in (self.metrics, self.report):
             file.unlink(missing_ok=True)
-        if self.final.exists():
-            shutil.rmtree(self.final)
-        for folder, pattern in (
-            (self.tensorboard, "events.out.tfevents.*"),
-            (self.logs, "rank_*.log"),
-            (self.segments, "segment-*.h5*"),
-        ):
-            for file in folder.glob(pattern):
-                file.unlink()
-            if folder.exists() and not any(folder.iterdir()):
-                folder.rmdir()
+        for folder in (self.final, *self.checkpoints.glob("step_*")):
+            if folder.exists():
+                shutil.rmtree(folder)
+        _remove_if_empty(self.checkpoints)
+        _remove(self.tensorboard, "events.out.tfevents.*")
+        if not keep_logs:
+            _remove(self.logs, "rank_*.log")
+        self._clear_segments()
 
-    def log_to_file(self, rank: int, name: str) -> None:
-        """Sends this process's log to `logs/rank_N.log`."""
+    def _clear_segments(self) -> None:
+        _remove(self.segments, "segment-*.h5*")
+
+    def next_attempt(self) -> int:
+        """Number of the attempt that would be the next to write logs here."""
+        numbers = (_ATTEMPT.search(file.name) for file in self.logs.glob("rank_*.log"))
+        return 1 + max((int(number[1]) for number in numbers if number), default=0)
+
+    def log_to_file(self, rank: int, name: str, attempt: int) -> None:
+        """Sends this process's log to `logs/rank_N.attempt_M.log`."""
         # Rank 0 has made the folder, but another node may not see it yet on a network file system.
         self.logs.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(self.logs / f"rank_{rank}.log", encoding="utf-8")
+        handler = logging.FileHandler(self.logs / f"rank_{rank}.attempt_{attempt}.log", encoding="utf-8")
         handler.setFormatter(logging.Formatter(f"%(asctime)s {name} %(levelname)s %(name)s: %(message)s"))
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(logging.INFO)
 
     def write_report(self, text: str) -> None:
-        self.report.write_text(text + "\n", encoding="utf-8")
+        replace_file(self.report, text + "\n")
+
+
+def _step_of(line: str) -> float:
+    """Of a line of metrics; infinite for one that was cut off."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes a file so that at any time either the old or the new one is there as a whole."""
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _remove(folder: Path, pattern: str) -> None:
+    """Removes files, and the folder if nothing is left in it."""
+    for file in folder.glob(pattern):
+        file.unlink()
+    _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.exists() and not any(folder.iterdir()):
+        folder.rmdir()

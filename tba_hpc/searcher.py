@@ -58,6 +58,7 @@ class Searcher:
         config: RunConfig,
         index: int,
         n_searchers: int,
+        prompts: PromptStream,
         task: Task[Any],
         tokenizer: PreTrainedTokenizerBase,
         engine: RolloutEngine,
@@ -71,8 +72,7 @@ class Searcher:
         self._engine = engine
         self._reference = reference
         self._exchange = exchange
-        self._prompts = PromptStream(task.size("train"), config.seed, index, n_searchers)
-        self._batches = 0
+        self._prompts = prompts
         self._quota = config.synchronous_queries(index, n_searchers)
 
     def run(self) -> None:
@@ -103,16 +103,18 @@ class Searcher:
         per_batch = self._config.rollout.queries_per_batch
         for start in range(0, n_queries, per_batch):
             started = time.monotonic()
+            # What is sampled depends on where in the run this is, not on how often the run was interrupted before.
+            place = (self._prompts.division, self._index, self._prompts.taken)
             ids = self._prompts.take(min(per_batch, n_queries - start))
-            batch = self.collect([self._task.prompt("train", i) for i in ids])
+            batch = self.collect([self._task.prompt("train", i) for i in ids], place)
             self._exchange.outbox.offer(batch)
             busy = time.monotonic() - started
             self._exchange.stats.record(len(batch), len(batch.response_tokens), self._engine.version, busy)
 
-    def collect(self, prompts: Sequence[Prompt]) -> TrajectoryBatch:
-        """Samples, scores and packs S trajectories for each prompt; fewer if the run stops meanwhile."""
-        params = sampling_params(self._config.rollout, (self._config.seed, self._index, self._batches))
-        self._batches += 1
+    def collect(self, prompts: Sequence[Prompt], place: tuple[int, int, int]) -> TrajectoryBatch:
+        """Samples, scores and packs S trajectories for each prompt; fewer if the run stops meanwhile. `place` makes the
+        seed: division of the work, searcher, prompts taken before these."""
+        params = sampling_params(self._config.rollout, np.random.SeedSequence(self._config.seed, spawn_key=place))
         tokens = encode_prompts(self._tokenizer, prompts, self._config.rollout.max_prompt_tokens)
         sampled = self._engine.generate(tokens, params, self._exchange.stopped)
         query = [q for q, group in enumerate(sampled) for _ in group]
@@ -156,7 +158,7 @@ class Searcher:
         )
 
 
-def sampling_params(config: RolloutConfig, seed: tuple[int, int, int]) -> SamplingParams:
+def sampling_params(config: RolloutConfig, seed: np.random.SeedSequence) -> SamplingParams:
     """The run's sampling settings, or now and then those of exploration; a function of the seed alone."""
     random = np.random.default_rng(seed)
     temperature, top_p, explore = config.temperature, config.top_p, config.exploration

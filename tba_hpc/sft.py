@@ -133,7 +133,7 @@ def _train(
         due = (step + 1) % training.evaluate_every == 0 or step + 1 == training.max_steps
         if due and setup.config.evaluation.problems:
             evaluation = _evaluate(setup)
-            metrics["accuracy"] = evaluation.accuracy
+            metrics["accuracy"] = evaluation.accuracy.share
         report(metrics)
         if metrics.get("accuracy", 0.0) >= training.stop_at_accuracy:
             return step + 1, evaluation

@@ -5,9 +5,13 @@ Trainer 0 owns the buffer and the exchange; the others get their share of each b
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable
 
+from tba_hpc.checkpointer import Checkpointer
 from tba_hpc.config import RunConfig
+from tba_hpc.departure import Departure
 from tba_hpc.distributed.trainer_exchange import TrainerExchange
 from tba_hpc.distributed.trainer_group import TrainerGroup
 from tba_hpc.intake import Intake
@@ -16,6 +20,8 @@ from tba_hpc.optim.engine import OptimEngine
 from tba_hpc.optim.micro_batches import shard
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.trajectory import SampledBatch
+
+logger = logging.getLogger(__name__)
 
 
 class Trainer:
@@ -30,7 +36,11 @@ class Trainer:
         intake: Intake,
         exchange: TrainerExchange,
         monitor: Monitor,
+        checkpointer: Checkpointer,
+        departure: Departure,
+        steps_done: int = 0,
     ) -> None:
+        """`steps_done`: optimizer steps of earlier attempts of the run."""
         self._config = config
         self._engine = engine
         self._group = group
@@ -38,32 +48,67 @@ class Trainer:
         self._intake = intake
         self._exchange = exchange
         self._monitor = monitor
+        self._checkpointer = checkpointer
+        self._departure = departure
+        self._synced_at = steps_done
+        self.steps_done = steps_done
+        """Optimizer steps of the run so far."""
+        self.reason_to_leave: str | None = None
+        """Why the run has to go on in another job, if it has to."""
 
     def begin(self) -> None:
         """Sends the first weights, with which searchers start."""
         self._exchange.start()
-        self._exchange.publish(0, self._engine.named_parameters())
+        self._exchange.publish(self.steps_done, self._engine.named_parameters())
 
     def run(self) -> None:
-        """Runs all optimizer steps. Waits only where the intake says that there is too little data, and for a sync that
-        is later than `trainer.max_sync_delay` allows."""
-        trainer = self._config.trainer
-        synced_at = 0
-        for step in range(trainer.steps):
-            waiting = self._intake.prepare(step, self._group.send_idle)
-            started = time.monotonic()
-            batch = self._sample(step)
-            metrics = self._learn(step, batch)
-            busy = time.monotonic() - started
-            started = time.monotonic()
-            if self._sync_is_due(step + 1, synced_at):
-                self._exchange.publish(step + 1, self._engine.named_parameters())
-                synced_at = step + 1
-            waiting += time.monotonic() - started
-            self._monitor.step(StepReport(step, batch, metrics, busy, waiting, self._exchange.sync_seconds))
+        """Runs the optimizer steps there are to do, unless the run has to leave before, and saves. Waits only where the
+        intake says that there is too little data, and for a sync that is later than `trainer.max_sync_delay` allows."""
+        while self.steps_done < self._config.trainer.steps and not self._has_to_leave():
+            waiting = self._intake.prepare(self.steps_done, self._while_waiting)
+            if waiting is None:
+                break
+            self._step(self.steps_done, waiting)
+            if self._may_save() and self.steps_done < self._config.trainer.steps:
+                self._checkpointer.step_done(self.steps_done)
         self._group.send_stop()
         self._group.close()
         self._exchange.stop()
+        self._intake.finish()
+        self._checkpointer.save_last(self.steps_done)
+
+    def _step(self, step: int, waiting_seconds: float) -> None:
+        """Step `step` (0, 1, …), after such a wait for its data."""
+        started = time.monotonic()
+        batch = self._sample(step)
+        metrics = self._learn(step, batch)
+        self.steps_done = step + 1
+        busy = time.monotonic() - started
+        started = time.monotonic()
+        if self._sync_is_due():
+            self._exchange.publish(self.steps_done, self._engine.named_parameters())
+            self._synced_at = self.steps_done
+        waiting = waiting_seconds + time.monotonic() - started
+        sync, checkpoint = self._exchange.sync_seconds, self._checkpointer.metrics
+        self._monitor.step(StepReport(step, batch, metrics, busy, waiting, sync, checkpoint))
+
+    def _may_save(self) -> bool:
+        """In synchronous mode a run is saved between two syncs: what the searchers then work on follows from what is
+        saved."""
+        return not self._config.synchronous or self.steps_done % self._config.trainer.sync_every == 0
+
+    def _has_to_leave(self) -> bool:
+        """Whether the run is to save and leave now. Once it is, it stays so."""
+        if self.reason_to_leave is None and self._may_save():
+            self.reason_to_leave = self._departure.reason(self._checkpointer.save_seconds)
+            if self.reason_to_leave:
+                logger.info("leaving after step %d: %s", self.steps_done, self.reason_to_leave)
+        return self.reason_to_leave is not None
+
+    def _while_waiting(self) -> bool:
+        """For the other trainers a sign of life; for this one the question whether to give up."""
+        self._group.send_idle()
+        return self._has_to_leave()
 
     def _sample(self, step: int) -> SampledBatch:
         trainer = self._config.trainer
@@ -78,11 +123,11 @@ class Trainer:
         self._group.send(step, shares)
         return learn(self._config, self._engine, step, len(batch), shares[0])
 
-    def _sync_is_due(self, steps_done: int, synced_at: int) -> bool:
+    def _sync_is_due(self) -> bool:
         """Whether to publish now; waits for the publish before if the sync would otherwise be too late."""
         trainer = self._config.trainer
-        late = steps_done - synced_at - trainer.sync_every
-        if late < 0 or steps_done == trainer.steps:
+        late = self.steps_done - self._synced_at - trainer.sync_every
+        if late < 0 or self.steps_done == trainer.steps:
             return False
         allowed = trainer.sync_every if trainer.max_sync_delay is None else trainer.max_sync_delay
         if self._config.synchronous or late >= allowed:
@@ -90,11 +135,14 @@ class Trainer:
         return self._exchange.ready_to_publish
 
 
-def follow(config: RunConfig, engine: OptimEngine, group: TrainerGroup) -> None:
-    """The loop of the trainers other than trainer 0, whose batches they wait for; its stop message ends it."""
+def follow(config: RunConfig, engine: OptimEngine, group: TrainerGroup, interrupted: Callable[[], bool]) -> None:
+    """The loop of the trainers other than trainer 0, whose batches they wait for; its stop message ends it. They let it
+    know when their rank is `interrupted`: has been asked to save and leave."""
     while (message := group.receive()) is not None:
         step, total, share = message
         learn(config, engine, step, total, share)
+        if interrupted():
+            group.tell_interrupted()
     group.close()
 
 

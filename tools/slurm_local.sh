@@ -4,10 +4,13 @@
 #
 #   bash tools/slurm_local.sh start FOLDER    # then: export SLURM_CONF=FOLDER/slurm.conf
 #   bash tools/slurm_local.sh stop FOLDER
+#
+# It takes five ports from SLURM_LOCAL_PORT (16817) on.
 set -euo pipefail
 
 nodes=(n1 n2 n3 n4)
-usage() { sed -n '2,6s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+port="${SLURM_LOCAL_PORT:-16817}"
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -eq 2 ] || usage
 action="$1"
 mkdir -p "$2"
@@ -34,7 +37,7 @@ SlurmctldPidFile=$folder/slurmctld.pid
 SlurmdPidFile=$folder/slurmd.%n.pid
 SlurmctldLogFile=$folder/slurmctld.log
 SlurmdLogFile=$folder/slurmd.%n.log
-SlurmctldPort=${SLURM_LOCAL_PORT:-16817}
+SlurmctldPort=$port
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -49,7 +52,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
 SlurmdParameters=config_overrides
-NodeName=n[1-4] NodeAddr=127.0.0.1 Port=[17001-17004] CPUs=4 RealMemory=4000
+NodeName=n[1-4] NodeAddr=127.0.0.1 Port=[$((port + 1))-$((port + 4))] CPUs=4 RealMemory=4000
 PartitionName=debug Nodes=n[1-4] Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 CONF
 }

@@ -39,6 +39,7 @@ HEADER = np.dtype(
         ("busy_seconds", "<f8"),  # in all, generating and scoring
         ("waiting_seconds", "<f8"),  # in all, for weights or for the outbox to be emptied
         ("idle_seconds", "<f8"),  # since the last generation batch ended
+        ("interrupted", "<i8"),  # 1 once a signal has asked this rank to save and leave
     ]
 )
 _ALIGNMENT = 8

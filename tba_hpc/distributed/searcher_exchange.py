@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +62,9 @@ class SearcherExchange:
         fingerprint: int,
         group: ProcessGroup,
         config: DistributedConfig,
+        interrupted: Callable[[], bool],
     ) -> None:
+        """`interrupted`: whether a signal has asked this rank to save and leave, which the next header passes on."""
         assert world.exchange is not None, "only searchers take part in rounds"
         self.outbox = Outbox(config.pending_bytes)
         self.staged = staged
@@ -69,6 +72,7 @@ class SearcherExchange:
         self._world = world
         self._fingerprint = fingerprint
         self._group = group
+        self._interrupted = interrupted
         self._seconds = config.timeout_seconds
         self._member = RoundMember(
             world.exchange, config.chunk_bytes, MemberPatience(world.exchange, config.timeout_seconds)
@@ -102,7 +106,9 @@ class SearcherExchange:
         control = self._member.next_control()
         flags = Flag(int(control["flags"]))
         batch = self.outbox.take()
-        self._member.contribute(self.stats.header(len(batch)), to_payload(batch))
+        header = self.stats.header(len(batch))
+        header["interrupted"] = self._interrupted()
+        self._member.contribute(header, to_payload(batch))
         if Flag.STOP in flags:
             self._stopped.set()
             self.outbox.close()

@@ -23,6 +23,7 @@ from tba_hpc.distributed.world import World, use_device
 from tba_hpc.trajectory import TrajectoryBatch
 
 _HEARTBEAT = 0.25  # of the timeout: searchers hear from trainer 0 at least this often
+_HEARTBEAT_SECONDS = 2.0  # and this often: a signal that reached one of them is to be known soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +42,17 @@ class TrainerExchange:
     """Runs rounds on a thread of its own, which alone calls MPI on this rank after start-up: one at a time, when
     weights are to be published, when the trainer is short of data, and now and then as a sign of life."""
 
-    def __init__(self, world: World, flat: FlatWeights, group: ProcessGroup, config: DistributedConfig) -> None:
+    def __init__(
+        self, world: World, flat: FlatWeights, group: ProcessGroup, config: DistributedConfig, syncs: int
+    ) -> None:
+        """`syncs`: publishes of earlier attempts of the run."""
         assert world.exchange is not None, "only trainer 0 leads rounds"
         self._world = world
         self._flat = flat
         self._fingerprint = flat.manifest.fingerprint
         self._group = group
         self._seconds = config.timeout_seconds
+        self._heartbeat_seconds = min(_HEARTBEAT * config.timeout_seconds, _HEARTBEAT_SECONDS)
         self._idle_seconds = config.idle_round_seconds
         self._leader = RoundLeader(
             world.exchange, config.chunk_bytes, LeaderPatience(world.exchange, config.timeout_seconds)
@@ -57,7 +62,8 @@ class TrainerExchange:
         self._hungry = False
         self._stopping = False
         self._arrivals: list[Arrival] = []
-        self._syncs = 0
+        self._interrupted = np.zeros(world.n_searchers, bool)
+        self._syncs = syncs
         self._sync_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
 
@@ -74,6 +80,11 @@ class TrainerExchange:
     def sync_seconds(self) -> float:
         """Duration of the last complete sync, from the start of its round to the last byte of weights."""
         return self._sync_seconds
+
+    @property
+    def interrupted(self) -> NDArray[np.bool_]:
+        """`[n]` whether a signal has asked a searcher to save and leave."""
+        return self._interrupted
 
     def publish(self, version: int, named: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Takes a snapshot of the weights and returns; a round then carries it to the searchers. The version is the
@@ -122,7 +133,7 @@ class TrainerExchange:
             use_device(self._world.device)
             while True:
                 with self._changed:
-                    self._changed.wait_for(self._something_to_do, self._seconds * _HEARTBEAT)
+                    self._changed.wait_for(self._something_to_do, self._heartbeat_seconds)
                     pending, stopping = self._pending, self._stopping
                 if pending is not None:
                     self._sync(pending)
@@ -155,5 +166,6 @@ class TrainerExchange:
         collected = self._leader.run(flags, version, self._fingerprint)
         arrival = Arrival(self._syncs, from_payloads(collected), collected.headers)
         with self._changed:
+            self._interrupted = collected.headers["interrupted"].astype(bool)
             self._arrivals.append(arrival)
             self._changed.notify_all()

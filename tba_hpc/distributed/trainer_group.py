@@ -18,6 +18,7 @@ from tba_hpc.distributed.process_groups import close_group, make_group, open_sto
 from tba_hpc.distributed.world import LEADER, World
 from tba_hpc.trajectory import SampledBatch
 
+_INTERRUPTED = "interrupted"  # key in the store
 _STOP, _IDLE = -1, -2  # in place of a step
 _HEADER, _TRAJECTORIES, _GROUPS = range(3)  # message tags
 _HEARTBEAT = 0.25  # of the patience: while trainer 0 waits for data, the others hear from it about this often
@@ -34,7 +35,7 @@ class TrainerGroup:
         self._heartbeat_seconds = _HEARTBEAT * patience_seconds
         self._last_sent = time.monotonic()
         if self.size > 1:
-            store = open_store(world.trainers, world.host, seconds)
+            store = self._store = open_store(world.trainers, world.host, seconds)
             cpu = torch.device("cpu")
             self._batches = make_group(store, "batches", world.trainers, world.host, cpu, patience_seconds)
             self._gradients = make_group(store, "gradients", world.trainers, world.host, world.device, seconds)
@@ -45,6 +46,15 @@ class TrainerGroup:
             # With NCCL this makes the current stream wait, not the CPU. Whoever uses the sum does so on that stream,
             # after it; and should it never come, NCCL's watchdog ends the process when the group's bound has passed.
             self._gradients.allreduce([tensor]).wait()
+
+    def tell_interrupted(self) -> None:
+        """Lets trainer 0 know that a signal has asked this rank to save and leave."""
+        if self.size > 1:
+            self._store.set(_INTERRUPTED, "")
+
+    def interrupted(self) -> bool:
+        """Whether one of the trainers has called `tell_interrupted`."""
+        return self.size > 1 and self._store.check([_INTERRUPTED])
 
     def send(self, step: int, shares: Sequence[SampledBatch]) -> None:
         """From trainer 0 to each other trainer its share of the batch of `step`."""

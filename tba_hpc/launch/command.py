@@ -10,11 +10,16 @@ from pathlib import Path
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 _OF_A_RANK = re.compile(r"PMI_|PMIX_(?!MCA_)|OMPI_COMM_WORLD_|MPI_LOCAL")
+_OF_A_JOB = re.compile(r"SLURM_(?!CONF$)|SLURMD_|SRUN_|SBATCH_|SUBMITIT_")
 
 
-def rank_command(config: Path, overrides: Sequence[str], overwrite: bool) -> list[str]:
+def rank_command(
+    config: Path, overrides: Sequence[str], overwrite: bool = False, resume: str | None = None
+) -> list[str]:
     """What an MPI launcher has to start on every rank, as a list of words that no shell needs to see."""
     flags = ["--overwrite"] if overwrite else []
+    if resume is not None:
+        flags += ["--resume", resume]
     return [sys.executable, "-m", "tba_hpc", "train", str(config), *flags, *overrides]
 
 
@@ -33,3 +38,8 @@ def without_rank(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment less what makes a process the rank of a launcher, as the shell of an interactive job inherits it:
     a launcher started from there would take it for its own."""
     return {name: value for name, value in environment.items() if not _OF_A_RANK.match(name)}
+
+
+def without_job(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment less what tells of a Slurm job as well: mpiexec would start its ranks over all nodes of it."""
+    return {name: value for name, value in without_rank(environment).items() if not _OF_A_JOB.match(name)}

@@ -6,11 +6,12 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tba_hpc.launch.command import without_rank
+from tba_hpc.interruption import END_TIME_VARIABLE, job_end
+from tba_hpc.launch.command import without_job
 from tba_hpc.progress import TERMINAL_COLUMNS
 from tba_hpc.settings import ConfigError
 
@@ -28,13 +29,26 @@ def mpiexec_words(given: str | None) -> list[str]:
     return [found]
 
 
+def local_words(command: Sequence[str], ranks: int, mpiexec: str | None) -> list[str]:
+    """The launcher that starts `command` on `ranks` ranks of this machine. Raises `ConfigError` if there is none."""
+    return [*mpiexec_words(mpiexec), "-n", str(ranks), *command]
+
+
+def local_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` for ranks that stay on this machine also inside a job, whose end they still get to know."""
+    outside = without_job(environment)
+    if end := job_end(environment):
+        outside[END_TIME_VARIABLE] = str(int(end))
+    return outside
+
+
 def run_local(command: Sequence[str], ranks: int, mpiexec: str | None) -> NoReturn:
     """Becomes the launcher that runs `command` on `ranks` ranks of this machine: its exit code is that of this process,
     and signals reach it without a middleman that could leave it behind. Raises `ConfigError` if it cannot start."""
-    environment = without_rank(os.environ)
+    environment = local_environment(os.environ)
     if sys.stdout.isatty():
         environment[TERMINAL_COLUMNS] = str(shutil.get_terminal_size().columns)
-    words = [*mpiexec_words(mpiexec), "-n", str(ranks), *command]
+    words = local_words(command, ranks, mpiexec)
     try:
         os.execvpe(words[0], words, environment)
     except OSError as error:

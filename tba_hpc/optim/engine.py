@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -26,14 +27,18 @@ class OptimEngine(Protocol):
         """What is published to searchers, by name, in a fixed order; tied parameters once, under their first name."""
         ...
 
-    def save_pretrained(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Writes policy and tokenizer in Hugging Face format into the folder `path`."""
+    def save_pretrained(
+        self, path: Path, tokenizer: PreTrainedTokenizerBase, state: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """Writes policy and tokenizer in Hugging Face format into the folder `path`: the policy of `state`, by default
+        as it is now. With a copy of the state it may run beside `step`."""
         ...
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that `step` changes, weights included, as tensors and plain values."""
+    def state(self) -> dict[str, Tensor]:
+        """All that `step` changes, weights included, by name. Refers to the live tensors: copy it before the next
+        step."""
         ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes back to a `state_dict` of an engine of the same model. Raises `ValueError` for one of another model."""
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Goes back to the `state` of an engine of the same model. Raises `ValueError` for one of another model."""
         ...

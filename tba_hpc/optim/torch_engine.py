@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +15,8 @@ from tba_hpc.objectives.base import Objective
 from tba_hpc.optim.batch_loss import BatchLoss
 from tba_hpc.optim.parameters import TrainedParameters
 from tba_hpc.trajectory import SampledBatch
+
+_WEIGHTS = "weights"  # what the float32 parameters are called in the state, beside the optimizer's own terms
 
 
 def _alone(tensor: Tensor) -> None:
@@ -101,21 +102,52 @@ class TorchEngine:
     def named_parameters(self) -> list[tuple[str, Tensor]]:
         return [(name, parameter.detach()) for name, parameter in self._model.named_parameters()]
 
-    def save_pretrained(self, path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-        self._model.save_pretrained(path)
+    def save_pretrained(
+        self, path: Path, tokenizer: PreTrainedTokenizerBase, state: Mapping[str, Tensor] | None = None
+    ) -> None:
+        self._model.save_pretrained(path, state_dict=None if state is None else self._model_state(state))
         tokenizer.save_pretrained(path)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Refers to the live tensors: write it out before the next step."""
-        weights = {name: parameter.detach() for name, parameter in self._parameters.named().items()}
-        return {"weights": weights, "optimizer": self._optimizer.state_dict()}
+    def _model_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The model's `state_dict` with the parameters of `state`. Tied ones share a tensor, as in the model."""
+        saved = {
+            id(parameter): state[f"{_WEIGHTS}/{name}"].to(parameter.dtype)
+            for name, parameter in self._model.named_parameters()
+            if f"{_WEIGHTS}/{name}" in state
+        }
+        live = self._model.state_dict(keep_vars=True)
+        return {name: saved.get(id(tensor), tensor.detach()) for name, tensor in live.items()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        own, saved = self._parameters.named(), state["weights"]
+    def state(self) -> dict[str, Tensor]:
+        tensors = {}
+        for name, parameter in self._parameters.named().items():
+            tensors[f"{_WEIGHTS}/{name}"] = parameter.detach()
+            for key, value in self._optimizer.state.get(parameter, {}).items():
+                tensors[f"{key}/{name}"] = value
+        return tensors
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        own = self._parameters.named()
+        saved = {name: tensor for key, name, tensor in _split_keys(state) if key == _WEIGHTS}
         if {name: p.shape for name, p in own.items()} != {name: p.shape for name, p in saved.items()}:
             raise ValueError("the saved training state is of a model with other parameters than this one")
         with torch.no_grad():
             for name, parameter in own.items():
                 parameter.copy_(saved[name])
-        self._optimizer.load_state_dict(state["optimizer"])
+        self._load_optimizer(state, {name: number for number, name in enumerate(own)})
         self._parameters.copy_to_model()
+
+    def _load_optimizer(self, state: Mapping[str, Tensor], numbers: Mapping[str, int]) -> None:
+        """`numbers`: the optimizer's own names of the parameters."""
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, name, tensor in _split_keys(state):
+            if key != _WEIGHTS:
+                moments.setdefault(numbers[name], {})[key] = tensor
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moments})
+
+
+def _split_keys(state: Mapping[str, Tensor]) -> Iterator[tuple[str, str, Tensor]]:
+    """What a tensor of `TorchEngine.state` is, the parameter it belongs to, and itself."""
+    for full_name, tensor in state.items():
+        key, _, name = full_name.partition("/")
+        yield key, name, tensor

@@ -30,14 +30,23 @@ class Block(Generic[Content]):
 
     __slots__ = ("content", "live_bytes", "live_rows", "nbytes", "sequences", "sizes")
 
-    def __init__(self, sequences: NDArray[np.int64], sizes: NDArray[np.int64], content: Content) -> None:
-        """`sequences [N]` and `sizes [N]` in bytes, N > 0; all are alive."""
+    def __init__(
+        self, sequences: NDArray[np.int64], sizes: NDArray[np.integer], content: Content, nbytes: int | None = None
+    ) -> None:
+        """`sequences [N]` and `sizes [N]` in bytes, N > 0. `nbytes`: of all; to be given where some are dead."""
         self.sequences = sequences
+        """Never changed."""
         self.sizes = sizes.astype(np.uint32)
         """Zero once the trajectory is dead."""
         self.content = content
-        self.nbytes = self.live_bytes = int(sizes.sum())
-        self.live_rows = len(sequences)
+        """Never changed."""
+        self.live_bytes = int(sizes.sum(dtype=np.int64))
+        self.nbytes = self.live_bytes if nbytes is None else nbytes
+        self.live_rows = int(np.count_nonzero(self.sizes))
+
+    def copy(self) -> Block[Content]:
+        """The block as it is now; what is never changed is shared."""
+        return Block(self.sequences, self.sizes, self.content, self.nbytes)
 
     @property
     def first(self) -> int:
@@ -94,6 +103,12 @@ class Tier(ABC, Generic[Content]):
     def _absorbs(self, nbytes: int, neighbour: int) -> bool:
         """Whether `nbytes` bytes that are to be written take along a neighbour of that many live bytes, lest blocks
         get many and small. Over time this must cost no more than in proportion to what was appended."""
+
+    def restore(self, blocks: list[Block[Content]]) -> None:
+        """Fills an empty tier with the blocks of another one."""
+        assert not self.blocks
+        self.blocks = blocks
+        self.nbytes = sum(block.nbytes for block in blocks)
 
     def append(self, batch: TrajectoryBatch, sequences: NDArray[np.int64]) -> None:
         """Adds trajectories, newer than all others."""

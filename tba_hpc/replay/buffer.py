@@ -11,9 +11,12 @@ import xxhash
 from numpy.typing import NDArray
 
 from tba_hpc.config import BufferConfig
-from tba_hpc.replay.index import ReplayIndex
+from tba_hpc.replay.index import IndexState, ReplayIndex
+from tba_hpc.replay.restore import SavedReplay
 from tba_hpc.replay.sampler import Group, Mixture, Recent, RewardSoftmax, Uniform
 from tba_hpc.replay.segment import SegmentDirectory
+from tba_hpc.replay.snapshot import ReplaySnapshot
+from tba_hpc.replay.snapshot_index import Counters
 from tba_hpc.replay.store import BlockStore
 from tba_hpc.trajectory import SampledBatch, TrajectoryBatch
 
@@ -57,6 +60,7 @@ class ReplayBuffer:
         """Segments go to `directory`, which is made if it is missing. Raises `ValueError` if it holds segments."""
         self._seed = seed
         self._deduplicate = config.deduplicate
+        self._segment_bytes = config.segment_bytes
         self._added = 0  # trajectories so far
         self._index = ReplayIndex(config.max_per_query, config.capacity)
         self._store = BlockStore(
@@ -73,6 +77,11 @@ class ReplayBuffer:
     def __len__(self) -> int:
         """Trajectories held."""
         return len(self._index)
+
+    @property
+    def latest_arrival(self) -> int | None:
+        """None as long as nothing has been added."""
+        return self._latest_arrival
 
     def add(self, batch: TrajectoryBatch, arrival: int) -> AddReport:
         """Takes a copy of the trajectories, the last one the newest.
@@ -123,6 +132,49 @@ class ReplayBuffer:
             if trajectories is not None:
                 return _sampled(groups, trajectories)
         raise ValueError("the replay buffer is empty; add trajectories before sampling")
+
+    def contents(self) -> tuple[NDArray[np.int64], TrajectoryBatch]:
+        """All N trajectories held, oldest first, with their sequence numbers `[N]`. Takes the RAM that this takes."""
+        while True:
+            sequences = self._index.sequences()
+            trajectories = self._store.read(sequences)
+            if trajectories is not None:
+                return sequences, trajectories
+
+    def snapshot(self) -> ReplaySnapshot:
+        """The buffer as it is now, to be written by another thread; the buffer may go on meanwhile. No tokens are
+        copied: costs O(queries + blocks), and 4 bytes for each trajectory on disk or in RAM. The one before has to be
+        released first."""
+        state = self._index.state()
+        counters = Counters(
+            next_sequence=state.next_sequence,
+            recent_from=state.recent_from,
+            latest_delivery=state.latest_arrival,
+            latest_arrival=self._latest_arrival,
+            added=self._added,
+            duplicates=self._duplicates,
+            evicted=self._evicted,
+            lost=self._lost,
+        )
+        store = self._store.hold()
+        return ReplaySnapshot(counters, state.by_query, store, self._segment_bytes, self._store.release)
+
+    def restore(self, folder: Path) -> None:
+        """Makes a new buffer what another one was when the snapshot in `folder` was taken: it draws the same samples
+        from the same additions. Limits may be other ones; lower ones apply from the next `add` on, that of RAM at once.
+        `folder` is not changed and may be deleted later. Segments on disk are linked, and verified when first read, as
+        always. Raises `ReplayRestoreError` where the folder is incomplete or damaged, and `OSError`; the buffer is of
+        no use after either."""
+        saved = SavedReplay(folder)
+        counters = saved.counters
+        self._index.restore(
+            IndexState(saved.by_query(), counters.next_sequence, counters.recent_from, counters.latest_delivery)
+        )
+        self._latest_arrival, self._added = counters.latest_arrival, counters.added
+        self._duplicates, self._evicted, self._lost = counters.duplicates, counters.evicted, counters.lost
+        self._store.disk.restore(saved.disk_blocks(self._store.adopt))
+        for trajectories, sequences in saved.ram_batches():
+            self._store.append(trajectories, sequences)
 
     def _lose(self, sequences: NDArray[np.int64]) -> None:
         self._index.forget(sequences)

@@ -29,7 +29,9 @@ _TIMELINE_SLACK = 1024  # entries; below this, clearing the timeline is not wort
 
 
 class EntryQueue:
-    """Entries in ascending order of sequence number; appending and dropping the oldest are amortised O(1) an entry."""
+    """Entries in ascending order of sequence number; appending and dropping the oldest are amortised O(1) an entry.
+
+    Entries are never overwritten, so a view of some stays as it is."""
 
     __slots__ = ("_array", "_start", "_stop")
 
@@ -43,7 +45,7 @@ class EntryQueue:
 
     @property
     def entries(self) -> NDArray[np.void]:
-        """`[n]`, oldest first; a view that the next change invalidates."""
+        """`[n]`, oldest first; a view of what is held now."""
         return self._array[self._start : self._stop]
 
     @property
@@ -98,6 +100,19 @@ class Change:
     """How many, old or just added, were dropped for want of room."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexState:
+    """What an index held at one moment. Does not change when the index does."""
+
+    by_query: dict[int, NDArray[np.void]]
+    """`[n]` of `ENTRY_DTYPE`, n > 0, oldest first, for each prompt id."""
+    next_sequence: int
+    recent_from: int
+    """Sequence numbers of the latest arrival start here."""
+    latest_arrival: int | None
+    """None if nothing has arrived so far."""
+
+
 class ReplayIndex:
     """Trajectories by query.
 
@@ -134,7 +149,7 @@ class ReplayIndex:
         return self._recent_queries
 
     def entries(self, prompt_id: int) -> NDArray[np.void]:
-        """`[n]` of `ENTRY_DTYPE`: what is held of the query, oldest first. A view, valid until the next change."""
+        """`[n]` of `ENTRY_DTYPE`: what is held of the query now, oldest first. A view."""
         return self._by_query[prompt_id].entries
 
     def recent_entries(self, prompt_id: int) -> NDArray[np.void]:
@@ -172,6 +187,28 @@ class ReplayIndex:
         old, new = np.split(dropped, [np.searchsorted(dropped, first)])
         kept = np.delete(np.arange(len(sequences)), new - first)
         return Change(kept, sequences[kept], old, sum(map(len, duplicates)), sum(map(len, surplus)))
+
+    def sequences(self) -> NDArray[np.int64]:
+        """`[N]` of all trajectories held, ascending."""
+        sequences: NDArray[np.int64] = self._held()["sequence"]
+        return sequences
+
+    def state(self) -> IndexState:
+        """Without a copy of the entries: O(queries)."""
+        by_query = {prompt_id: queue.entries for prompt_id, queue in self._by_query.items()}
+        return IndexState(by_query, self._next_sequence, self._recent_from, self._latest_arrival)
+
+    def restore(self, state: IndexState) -> None:
+        """Makes an empty index what another one was, except for the limits: these apply to what is added from now on.
+        Takes the entries over."""
+        assert not self._next_sequence
+        self._by_query = {prompt_id: EntryQueue(entries) for prompt_id, entries in state.by_query.items()}
+        self._next_sequence, self._recent_from = state.next_sequence, state.recent_from
+        self._latest_arrival = state.latest_arrival
+        self._queries.update(self._by_query)
+        self._recent_queries.update(q for q, queue in self._by_query.items() if queue.newest >= self._recent_from)
+        self._timeline = EntryQueue(self._held())
+        self._size = len(self._timeline)
 
     def forget(self, sequences: NDArray[np.int64]) -> None:
         """Drops these trajectories, in ascending order; all must be held."""
@@ -228,12 +265,15 @@ class ReplayIndex:
         """Rebuilds the timeline once most of it is gone from the index: O(log n) for each trajectory that went."""
         if len(self._timeline) <= 2 * self._size + _TIMELINE_SLACK:
             return
+        self._timeline = EntryQueue(self._held())
+
+    def _held(self) -> NDArray[np.void]:
+        """`[N]` of `_TIMELINE_DTYPE`: all trajectories held, oldest first."""
         queues = self._by_query.values()
         sequences = np.concatenate([np.empty(0, np.int64), *(queue.entries["sequence"] for queue in queues)])
         prompt_ids = np.repeat(np.fromiter(self._by_query, np.int64), [len(queue) for queue in queues])
         order = np.argsort(sequences)
-        entries = _structured(_TIMELINE_DTYPE, sequence=sequences[order], prompt_id=prompt_ids[order])
-        self._timeline = EntryQueue(entries)
+        return _structured(_TIMELINE_DTYPE, sequence=sequences[order], prompt_id=prompt_ids[order])
 
 
 def _structured(dtype: np.dtype[np.void], **columns: NDArray[np.generic]) -> NDArray[np.void]:

@@ -1,8 +1,7 @@
-"""Trajectories on disk: HDF5 files that are written whole and never changed, and the folder that holds them.
+"""Trajectories on disk: files that are written whole and never changed, and the folder that holds them.
 
-A segment has one dataset for each array of `TrajectoryBatch`, under the same name, and one for the offsets of the
-prompts and of the responses in them; `h5dump` and `h5py.File(path)` read it as it is. The first 512 bytes are an HDF5
-user block with a checksum of everything behind it.
+A segment is an HDF5 file with one dataset for each array of `TrajectoryBatch`, under the same name, and one for the
+offsets of the prompts and of the responses in them.
 
 When a segment is first read, the checksum is verified before the HDF5 library sees the file, so that damage is an error
 and never a crash of that library. From then on only the place of each array in the file is needed: datasets are
@@ -12,20 +11,18 @@ contiguous, so trajectories are read straight from there, at a tenth of the cost
 from __future__ import annotations
 
 import errno
-import os
-import struct
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import h5py
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
+from tba_hpc.replay.files import TEMPORARY, is_intact, link_or_copy, write_arrays
 from tba_hpc.trajectory import ROW_DTYPE, TrajectoryBatch, offsets
 
 DATASETS = {
@@ -42,9 +39,6 @@ DATASETS = {
 Layout = dict[str, int]
 """Where in the file each dataset starts, in bytes."""
 
-_MAGIC = b"TBASEG1\0"
-_USER_BLOCK = struct.Struct("<8sQ496x")  # magic, XXH3-64 of the bytes behind the block
-_TEMPORARY = ".tmp"
 _SET_ASIDE = ".bad"
 _READ_AHEAD_ROWS = 16  # rows read for nothing cost less than another read
 _OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
@@ -57,36 +51,31 @@ class SegmentError(Exception):
 def write_segment(path: Path, batch: TrajectoryBatch) -> int:
     """Writes `batch` to `path` and returns the size of the file in bytes. The file appears complete and on stable
     storage, or not at all. Raises `OSError`."""
-    temporary = path.with_name(path.name + _TEMPORARY)
-    try:
-        with h5py.File(temporary, "w", userblock_size=_USER_BLOCK.size, locking=False) as file:
-            for name, dtype in DATASETS.items():
-                file.create_dataset(name, data=getattr(batch, name), dtype=dtype, track_times=False)
-        with temporary.open("r+b") as raw:
-            raw.seek(_USER_BLOCK.size)
-            digest = _digest(raw)
-            size = raw.tell()
-            raw.seek(0)
-            raw.write(_USER_BLOCK.pack(_MAGIC, digest))
-            raw.flush()
-            os.fsync(raw.fileno())
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_directory(path.parent)
-    return size
+    return write_arrays(
+        path, {name: getattr(batch, name).astype(dtype, copy=False) for name, dtype in DATASETS.items()}
+    )
+
+
+def read_segment(path: Path) -> TrajectoryBatch:
+    """All of a segment. Raises `SegmentError` unless it is byte for byte as it was written."""
+    with _open_verified(path) as file:
+        return TrajectoryBatch(**{field.name: file[field.name][:] for field in fields(TrajectoryBatch)})
 
 
 def verify_segment(path: Path) -> Layout:
     """Reads the whole file once. Raises `SegmentError` unless it is a segment, byte for byte as it was written."""
+    with _open_verified(path) as file:
+        return {name: _start(file[name], dtype) for name, dtype in DATASETS.items()}
+
+
+@contextmanager
+def _open_verified(path: Path) -> Iterator[h5py.File]:
+    """The file, once its checksum has been verified. Raises `SegmentError`, also for what goes wrong inside."""
     with _as_segment_error(path):
-        with path.open("rb") as raw:
-            user_block = raw.read(_USER_BLOCK.size)
-            if user_block != _USER_BLOCK.pack(_MAGIC, _digest(raw)):
-                raise SegmentError(f"{path} fails its checksum")
+        if not is_intact(path):
+            raise SegmentError(f"{path} fails its checksum")
         with h5py.File(path, "r", locking=False) as file:
-            return {name: _start(file[name], dtype) for name, dtype in DATASETS.items()}
+            yield file
 
 
 def _start(dataset: h5py.Dataset, dtype: np.dtype[np.generic]) -> int:
@@ -96,22 +85,6 @@ def _start(dataset: h5py.Dataset, dtype: np.dtype[np.generic]) -> int:
     if dataset.dtype != dtype or (start is None and dataset.size):
         raise ValueError(f"dataset {dataset.name} is not a contiguous array of {dtype}")
     return start or 0
-
-
-def _digest(raw: BinaryIO) -> int:
-    """XXH3-64 of what is left in the file."""
-    state = xxhash.xxh3_64()
-    while chunk := raw.read(2**20):
-        state.update(chunk)
-    return state.intdigest()
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
@@ -178,11 +151,17 @@ class SegmentReader:
 class Segment:
     """A file in a `SegmentDirectory`."""
 
+    number: int
+    """Higher than that of any written before."""
     path: Path
     nbytes: int
     """Size of the file."""
     layout: Layout | None = None
     """None as long as the checksum has not been verified."""
+
+
+def segment_name(number: int) -> str:
+    return f"segment-{number:08d}.h5"
 
 
 class SegmentDirectory:
@@ -192,7 +171,7 @@ class SegmentDirectory:
         """Makes the folder if it is missing, and removes what a crash in the middle of a write left behind. Raises
         `ValueError` if segments are there already."""
         path.mkdir(parents=True, exist_ok=True)
-        for leftover in path.glob(f"segment-*.h5{_TEMPORARY}"):
+        for leftover in path.glob(f"segment-*.h5{TEMPORARY}"):
             leftover.unlink()
         stale = sum(1 for pattern in ("segment-*.h5", f"segment-*.h5{_SET_ASIDE}") for _ in path.glob(pattern))
         if stale:
@@ -203,12 +182,22 @@ class SegmentDirectory:
         self._max_open = max_open
         self._readers: OrderedDict[Path, SegmentReader] = OrderedDict()
         self._next_number = 0
+        self._held: frozenset[Path] | None = None
+        self._deferred: dict[Path, Callable[[Path], None]] = {}
 
     def write(self, batch: TrajectoryBatch) -> Segment:
         """Raises `OSError`."""
-        path = self._path / f"segment-{self._next_number:08d}.h5"
+        number = self._next_number
         self._next_number += 1
-        return Segment(path, write_segment(path, batch))
+        path = self._path / segment_name(number)
+        return Segment(number, path, write_segment(path, batch))
+
+    def adopt(self, folder: Path, number: int) -> Segment:
+        """Takes in a segment of another folder, which keeps it too. Raises `OSError`."""
+        self._next_number = max(self._next_number, number + 1)
+        path = self._path / segment_name(number)
+        link_or_copy(folder / segment_name(number), path)
+        return Segment(number, path, path.stat().st_size)
 
     def select(self, segment: Segment, indices: NDArray[np.integer]) -> TrajectoryBatch:
         """The trajectories at `indices [M]` of the segment, in that order. Raises `SegmentError`."""
@@ -226,14 +215,30 @@ class SegmentDirectory:
         return reader
 
     def remove(self, segment: Segment) -> None:
-        self._close(segment)
-        segment.path.unlink(missing_ok=True)
+        self._dispose(segment, _delete)
 
     def set_aside(self, segment: Segment) -> None:
         """Renames a bad segment, so that nothing reads it again and someone can look into it."""
+        self._dispose(segment, _rename)
+
+    def _dispose(self, segment: Segment, how: Callable[[Path], None]) -> None:
         self._close(segment)
-        if segment.path.exists():
-            segment.path.rename(segment.path.with_name(segment.path.name + _SET_ASIDE))
+        if self._held is not None and segment.path in self._held:
+            self._deferred.setdefault(segment.path, how)  # a bad one is set aside first, and then removed too
+        else:
+            how(segment.path)
+
+    def hold(self, segments: Iterable[Segment]) -> None:
+        """Until `release`, the files of these segments stay where they are, whatever becomes of the segments."""
+        assert self._held is None, "segments are held already"
+        self._held = frozenset(segment.path for segment in segments)
+
+    def release(self) -> None:
+        """Does what `hold` has put off. Raises `OSError`."""
+        self._held = None
+        while self._deferred:
+            path, how = self._deferred.popitem()
+            how(path)
 
     def _close(self, segment: Segment) -> None:
         reader = self._readers.pop(segment.path, None)
@@ -244,3 +249,12 @@ class SegmentDirectory:
         """Closes all files; a later `select` opens them again."""
         while self._readers:
             self._readers.popitem()[1].close()
+
+
+def _delete(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _rename(path: Path) -> None:
+    if path.exists():
+        path.rename(path.with_name(path.name + _SET_ASIDE))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +83,15 @@ class DiskTier(Tier[Segment]):
         return nbytes + neighbour <= self._target // 2
 
 
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """What a store held at one moment, oldest first. Does not change when the store does."""
+
+    disk: list[Block[Segment]]
+    ram: list[Block[TrajectoryBatch]]
+    """Newer than what is on disk."""
+
+
 class BlockStore:
     """Trajectories by sequence number. Which of them are in RAM makes no difference to what is read."""
 
@@ -131,6 +142,20 @@ class BlockStore:
     def _count_on_disk(self, ascending: NDArray[np.int64]) -> int:
         blocks = self.ram.blocks
         return int(np.searchsorted(ascending, blocks[0].first)) if blocks else len(ascending)
+
+    def hold(self) -> StoreState:
+        """What is held now. The files it refers to stay where they are until `release`; one hold at a time."""
+        state = StoreState([block.copy() for block in self.disk.blocks], [block.copy() for block in self.ram.blocks])
+        self._segments.hold(block.content for block in state.disk)
+        return state
+
+    def release(self) -> None:
+        """Raises `OSError`."""
+        self._segments.release()
+
+    def adopt(self, folder: Path, number: int) -> Segment:
+        """Takes in the file of a segment of another store. Raises `OSError`."""
+        return self._segments.adopt(folder, number)
 
     def close(self) -> None:
         self._segments.close()

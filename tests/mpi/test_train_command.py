@@ -124,7 +124,7 @@ def test_the_final_model_loads_and_has_learned(run_dir, tiny_model):
 
 def test_every_rank_has_a_log_of_its_own(run_dir):
     logs = sorted(file.name for file in (run_dir / "logs").iterdir())
-    assert logs == [f"rank_{rank}.log" for rank in range(4)]
+    assert logs == [f"rank_{rank}.attempt_1.log" for rank in range(4)]
     for rank, name in enumerate(logs):
         text = (run_dir / "logs" / name).read_text()
         assert re.search(rf"(trainer|searcher) \d \(rank {rank}\) INFO", text)

@@ -16,7 +16,7 @@ from tba_hpc.cli import main
 CHECKPOINT = str(Path(__file__).parents[2] / "configs" / "checkpoints" / "arithmetic_sft")
 RANK_VARIABLES = (
     *("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID"),
-    "SLURM_STEP_NUM_TASKS",
+    *("SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID"),
 )
 
 
@@ -50,7 +50,10 @@ def command(monkeypatch, capsys):
         (["trainer.steps=soon"], "trainer.steps = 'soon': Input should be a valid integer"),
         (["trainer.batch_size=17"], "trainer.batch_size = 17 is not a multiple of trainer.samples_per_query = 4"),
         (["trainer.steps"], "override 'trainer.steps' is not of the form key=value"),
-        ([], "how many ranks? Give --ranks N (at least 2), or start this command with mpirun or srun"),
+        ([], "how many ranks? Give --ranks N (at least 2), or --srun inside a Slurm job, or start this command with"),
+        (["--srun"], "no Slurm allocation here (SLURM_JOB_ID is not set)"),
+        (["--srun", "--ranks", "2"], "--ranks starts ranks on this machine, --srun on all nodes of the job"),
+        (["--ranks", "2", "--overwrite", "--resume", "auto"], "--overwrite deletes the run that --resume goes on with"),
         (["--ranks", "1"], "a run needs at least 2 ranks"),
         (["--ranks", "-3"], "a run needs at least 2 ranks"),
         (["--ranks", "2", "distributed.trainers=2"], "distributed.trainers = 2 leaves no searcher among 2 ranks"),
@@ -90,6 +93,53 @@ def test_other_commands_report_mistakes_the_same_way(command, words, message):
     assert code == 2
     assert output.count("error: ") == 1
     assert message in output
+
+
+SUBMIT = ["--ranks-per-node", "2", "--minutes", "10"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trainer.step=5"], "trainer.step = 5: no such setting; did you mean 'steps'?"),
+        (["distributed.trainers=2"], "distributed.trainers = 2 leaves no searcher among 2 ranks"),
+        (["--cluster", "pbs"], "cluster = 'pbs': Input should be 'slurm' or 'local'"),
+        (["--grid", "seed"], "--grid seed is not of the form seed=1,2,3"),
+        (["--grid", "seed=1,1"], "two runs of the sweep would share run_dir"),
+        (["--sbatch", "qos="], "--sbatch qos= is not of the form qos=long"),
+    ],
+)
+def test_a_mistake_ends_submission_before_it_begins(command, config, words, message):
+    code, output = command("submit", config, *SUBMIT, *words)
+    assert code == 2
+    assert output.count("error: ") == 1
+    assert message in output
+
+
+def test_a_dry_run_prints_the_batch_script_and_submits_nothing(config, tmp_path):
+    """A folder of stand-ins is Slurm."""
+    for name in ("srun", "sbatch"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+        (tmp_path / name).chmod(0o755)
+    words = [
+        *SUBMIT,
+        "--nodes",
+        3,
+        "--sbatch",
+        "qos=long",
+        "--grid",
+        "seed=1,2",
+        "--folder",
+        tmp_path / "jobs",
+        "--dry-run",
+    ]
+    job = run_process("submit", config, *words, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert (job.stderr, job.returncode) == ("", 0)
+    directives = [line for line in job.stdout.splitlines() if line.startswith("#SBATCH")]
+    for expected in ("--array=0-1%2", "--nodes=3", "--ntasks-per-node=2", "--qos=long", "--time=10"):
+        assert f"#SBATCH {expected}" in directives
+    assert not (tmp_path / "called").exists()
+    assert not (tmp_path / "jobs").exists()
 
 
 def run_process(*words, **variables):
@@ -134,6 +184,33 @@ def test_ranks_are_not_started_by_each_of_several_tasks(config, variable):
     assert "started\n" not in job.stdout
 
 
+def test_inside_a_job_ranks_on_this_machine_know_nothing_of_it_but_its_end(config):
+    """Or Hydra would start them by srun, on all nodes of the job."""
+    program = "import os; print(sorted(name for name in os.environ if name.startswith(('SLURM_', 'TBA_HPC_END'))))"
+    words = ["train", config, "--ranks", 2, "--mpiexec", shlex.join([sys.executable, "-c", program])]
+    job = run_process(*words, SLURM_JOB_ID="17", SLURM_NODELIST="n[1-2]", SLURM_JOB_END_TIME="2000000000")
+    assert (job.stdout, job.stderr) == ("['TBA_HPC_END_TIME']\n", "")
+
+
+def test_srun_gets_the_command_of_a_rank_word_for_word(config, tmp_path):
+    (tmp_path / "srun").write_text('#!/bin/sh\nfor word in "$@"; do echo "$word"; done\nexit 7\n')
+    (tmp_path / "srun").chmod(0o755)
+    override = 'run_dir=a run\'s $HOME "quoted"'
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURM_JOB_END_TIME": "2000000000"}
+    job = run_process("train", config, override, "--srun", "--resume", "auto", **variables)
+    command = [sys.executable, "-m", "tba_hpc", "train", str(config), "--resume", "auto", override]
+    headline, *words = job.stdout.splitlines()
+    assert headline.startswith("job 17, attempt 1,")
+    assert words == ["--kill-on-bad-exit=1", "--mpi=pmi2", *command]
+    assert (job.stderr, job.returncode) == ("", 7)
+
+
+def test_srun_is_not_called_by_each_of_several_tasks(config):
+    job = run_process("train", config, "--srun", SLURM_JOB_ID="17", SLURM_STEP_NUM_TASKS="4")
+    assert job.returncode == 2
+    assert "--srun would start so many ranks from each of the 4 tasks" in job.stderr
+
+
 def test_an_mpi_without_threads_is_refused(config):
     job = run_process("train", config, PMI_RANK="0", MPI4PY_RC_THREAD_LEVEL="serialized")
     assert job.returncode == 2
@@ -161,4 +238,4 @@ def test_help_is_quick_to_load():
 
 def test_help_names_every_command():
     output = run_process("--help").stdout
-    assert all(re.search(rf"\b{name}\b", output) for name in ("train", "sft", "eval"))
+    assert all(re.search(rf"\b{name}\b", output) for name in ("train", "submit", "sft", "eval"))

@@ -59,8 +59,8 @@ def test_a_misspelt_key_is_named_with_its_nearest_match(key, nearest):
 
 def test_a_key_that_resembles_nothing_gets_the_list_of_what_there_is():
     assert refusal(qqq=1) == (
-        "qqq = 1: no such setting; allowed: buffer, distributed, evaluation, logging, model, objective, rollout, "
-        "run_dir, schedule, seed, task, trainer"
+        "qqq = 1: no such setting; allowed: buffer, checkpoint, distributed, evaluation, launch, logging, model, "
+        "objective, rollout, run_dir, schedule, seed, task, trainer"
     )
 
 

@@ -2,10 +2,9 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tba_hpc.evaluator import evaluate, number_of_problems, wilson_interval
+from tba_hpc.accuracy import Accuracy
+from tba_hpc.evaluator import evaluate, number_of_problems
 from tba_hpc.rollout.engine import Rollout
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks.arithmetic import Arithmetic
@@ -57,18 +56,16 @@ def test_counts_lengths_and_records():
     assert [record.prompt for record in result.records] == [prompt.text for prompt in prompts]
     assert [record.answer for record in result.records] == [prompt.answer for prompt in prompts]
     assert all((record.response == record.answer) == record.correct for record in result.records)
-    assert (result.correct, result.problems) == (sum(right), SIZE)
-    assert result.accuracy == sum(right) / SIZE
+    assert result.accuracy == Accuracy(sum(right), SIZE)
     assert result.mean_response_length == pytest.approx(np.mean(lengths) + np.mean(ended))
     assert result.finished_fraction == pytest.approx(np.mean(ended))
-    assert result.confidence_interval == wilson_interval(sum(right), SIZE)
     assert list(asdict(result.records[0])) == ["prompt", "response", "answer", "correct"]
 
 
 @pytest.mark.parametrize(("problems", "expected"), [(0, SIZE), (5, 5), (10**6, SIZE)])
 def test_the_first_problems_are_answered_greedily_in_batches(problems, expected):
     engine = ScriptedEngine()
-    assert run(engine, problems).problems == expected
+    assert run(engine, problems).accuracy.problems == expected
     assert [text for batch in engine.batches for text in batch] == [
         TASK.prompt("test", i).text for i in range(expected)
     ]
@@ -80,23 +77,6 @@ def test_the_first_problems_are_answered_greedily_in_batches(problems, expected)
 def test_nonsense_is_refused(problems, batch_size):
     with pytest.raises(ValueError, match=f"problems = {problems} .* batch_size = {batch_size}"):
         run(ScriptedEngine(), problems, batch_size)
-
-
-@pytest.mark.parametrize(
-    ("successes", "trials", "expected"),
-    [(0, 10, (0.0, 0.2775)), (5, 10, (0.2366, 0.7634)), (10, 10, (0.7225, 1.0)), (81, 263, (0.2553, 0.3662))],
-)
-def test_wilson_interval_has_the_published_values(successes, trials, expected):
-    assert wilson_interval(successes, trials) == pytest.approx(expected, abs=1e-4)
-
-
-@given(st.integers(1, 10**6), st.data())
-def test_wilson_interval_contains_the_proportion_and_stays_in_the_unit_interval(trials, data):
-    successes = data.draw(st.integers(0, trials))
-    low, high = wilson_interval(successes, trials)
-    assert 0 <= low <= successes / trials + 1e-12
-    assert successes / trials - 1e-12 <= high <= 1
-    assert high - low <= wilson_interval(1, 2)[1]
 
 
 def test_a_split_without_problems_is_the_users_to_mend():

@@ -57,7 +57,7 @@ def make(tmp_path):
         config = validate(RunConfig, settings, "")
         buffer = ReplayBuffer(config.buffer, tmp_path / "buffer", 0)
         kind = SynchronousIntake if synchronous else Intake
-        intake = kind(config, exchange, buffer, *([N_SEARCHERS] if synchronous else []))
+        intake = kind(config, exchange, buffer, [0] * N_SEARCHERS)
         return intake, buffer
 
     return make
@@ -186,14 +186,40 @@ def test_the_steps_of_a_sync_learn_from_every_fresh_query_once(make, k):
 
 
 @pytest.mark.parametrize("synchronous", [False, True])
-def test_others_are_told_as_long_as_the_trainer_waits(make, synchronous):
+def test_as_long_as_the_trainer_waits_it_is_asked_whether_to_give_up(make, synchronous):
     later = [arrival(1, range(8), []), arrival(1, [], range(8, 24)), arrival(1, range(24, 32), [])]
     intake, _ = make(ScriptedExchange([], later), synchronous=synchronous, start_size=32)
-    signs = []
-    intake.prepare(0, lambda: signs.append(intake.received))
-    assert len(signs) == 3
-    intake.prepare(1, lambda: signs.append(intake.received))
-    assert len(signs) == 3, "nothing was waited for"
+    asked = []
+    assert intake.prepare(0, lambda: bool(asked.append(intake.received))) is not None
+    assert len(asked) == 2
+    assert intake.prepare(1, lambda: bool(asked.append(intake.received))) is not None
+    assert len(asked) == 2, "nothing was waited for"
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_a_wait_that_is_given_up_leaves_the_step_undone(make, synchronous):
+    later = [arrival(1, range(8), []), arrival(1, [], range(8, 24)), arrival(1, range(24, 32), [])]
+    exchange = ScriptedExchange([], later)
+    intake, buffer = make(exchange, synchronous=synchronous, start_size=32)
+    assert intake.prepare(0, give_up=lambda: len(exchange.later) == 1) is None
+    assert len(buffer) == (0 if synchronous else 24)
+    assert intake.prompts_taken.tolist() == ([0, 0] if synchronous else [2, 4])
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_prompts_are_counted_by_searcher_when_their_trajectories_are_taken_in(make, synchronous):
+    exchange = ScriptedExchange([arrival(1, range(16), []), arrival(1, [], range(16, 32))], [])
+    intake, _ = make(exchange, synchronous=synchronous)
+    intake.prepare(0)
+    assert intake.prompts_taken.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize(("synchronous", "held"), [(False, 8), (True, 0)])
+def test_what_the_last_round_brings_is_taken_in_unless_it_will_be_sampled_again(make, synchronous, held):
+    intake, buffer = make(ScriptedExchange([arrival(1, range(8), [])], []), synchronous=synchronous)
+    intake.finish()
+    assert len(buffer) == intake.received == held
+    assert intake.prompts_taken.tolist() == [held // 4, 0]
 
 
 def test_stale_data_in_synchronous_mode_is_a_bug(make):

@@ -52,6 +52,25 @@ def test_tensorboard_holds_scalars_histograms_and_texts(writer, tmp_path):
     assert b"**bold**" in log.Tensors("sample/text_summary")[0].tensor_proto.string_val[0]
 
 
+def test_of_a_run_that_goes_on_tensorboard_shows_each_step_once(writer, tmp_path):
+    """The first attempt died after step 5, and its newest checkpoint was of step 3."""
+    for step in range(1, 6):
+        writer.scalars(step, {"a": step})
+        writer.histogram(step, "ages", [step])
+    writer.close()
+    second = MetricsWriter(RunDir(tmp_path), steps_done=3)
+    for step in range(4, 8):
+        second.scalars(step, {"a": -step})
+        second.histogram(step, "ages", [step])
+    second.close()
+    log = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"histograms": 0})
+    log.Reload()
+    assert [(event.step, event.value) for event in log.Scalars("a")] == [
+        (1, 1), (2, 2), (3, 3), (4, -4), (5, -5), (6, -6), (7, -7)
+    ]  # fmt: skip
+    assert [event.step for event in log.Histograms("ages")] == list(range(1, 8))
+
+
 def test_a_writer_goes_on_where_another_ended(writer, tmp_path):
     writer.scalars(1, {"a": 1})
     second = MetricsWriter(RunDir(tmp_path))

@@ -156,9 +156,10 @@ def make_monitor(arrival):
 def test_every_step_is_written_and_shown_under_the_number_of_steps_done():
     subject, recorder = make_monitor(Arrival(1, [], headers([1, 2], [0, 0])))
     batch = sampled(trajectory(0, 1.0), trajectory(0, 0.0))
+    save = {"checkpoint/copy_seconds": 0.25}
     for step in range(6):
         metrics = {"loss": 2.0, "beta": 0.1, "grad_norm": 3.0}
-        subject.step(StepReport(step, batch, metrics, busy_seconds=3.0, waiting_seconds=1.0, sync_seconds=0.5))
+        subject.step(StepReport(step, batch, metrics, 3.0, 1.0, sync_seconds=0.5, checkpoint=save))
     assert list(recorder.written) == recorder.shown == [1, 2, 3, 4, 5, 6]
     assert recorder.histograms == [3, 6]
     assert recorder.texts == [
@@ -173,11 +174,12 @@ def test_every_step_is_written_and_shown_under_the_number_of_steps_done():
         "buffer/size": 5,
         "buffer/duplicate_share": 0.4,
         "searcher/generated": 3.0,
+        "checkpoint/copy_seconds": 0.25,
     }
     assert recorder.written[4].items() >= expected.items()
 
 
 def test_every_number_on_the_display_is_one_that_is_written():
     subject, recorder = make_monitor(Arrival(1, [], headers([1, 2], [0, 0])))
-    subject.step(StepReport(0, sampled(trajectory()), {"loss": 0.0, "beta": 0.1}, 1.0, 0.0, 0.0))
+    subject.step(StepReport(0, sampled(trajectory()), {"loss": 0.0, "beta": 0.1}, 1.0, 0.0, 0.0, {}))
     assert {name for name, _, _ in COLUMNS} <= recorder.written[1].keys()

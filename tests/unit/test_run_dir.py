@@ -7,14 +7,16 @@ from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError
 
 PIECES = {
+    "checkpoint": "checkpoints/step_00000010/state.json",
+    "set aside": "checkpoints/step_00000020.set-aside/state.json",
     "metrics": "metrics.jsonl",
     "report": "report.json",
     "final": "final/config.json",
     "tensorboard": "tensorboard/events.out.tfevents.1.host",
     "buffer": "buffer/segment-00000000.h5",
-    "log": "logs/rank_0.log",
+    "log": "logs/rank_0.attempt_1.log",
 }
-RESULTS = ("metrics", "report", "final", "buffer")
+RESULTS = ("checkpoint", "metrics", "report", "final", "buffer")
 
 
 def write(folder, *pieces):
@@ -57,7 +59,7 @@ def test_results_are_not_overwritten_unasked(tmp_path, piece):
 
 def test_overwriting_removes_what_a_run_wrote_and_nothing_else(tmp_path):
     earlier_run(tmp_path, *PIECES)
-    mine = ("notes.txt", "logs/mine.log", "tensorboard/notes.txt", "buffer/overflow.py")
+    mine = ("notes.txt", "logs/mine.log", "tensorboard/notes.txt", "buffer/overflow.py", "checkpoints/notes.txt")
     for name in mine:
         (tmp_path / name).write_text("mine")
     RunDir(tmp_path).prepare("b: 2\n", overwrite=True)
@@ -103,7 +105,9 @@ def test_a_run_that_did_not_get_as_far_as_results_is_in_nobodys_way(tmp_path):
     assert contents(tmp_path).keys() == {"config.yaml"}
 
 
-@pytest.mark.parametrize("inside", ["final", "final/deeper", "buffer/x", "../run/final", "link"])
+@pytest.mark.parametrize(
+    "inside", ["final", "final/deeper", "buffer/x", "checkpoints/step_00000010/policy", "../run/final", "link"]
+)
 def test_a_run_does_not_delete_the_model_it_starts_from(tmp_path, inside):
     folder = tmp_path / "run"
     before = earlier_run(folder, "final")
@@ -130,12 +134,51 @@ def test_each_rank_logs_to_its_own_file_in_a_folder_that_it_may_be_the_first_to_
     root, before = logging.getLogger(), logging.getLogger().handlers[:]
     level = root.level
     try:
-        run_dir.log_to_file(3, "searcher 2 (rank 3)")
+        run_dir.log_to_file(3, "searcher 2 (rank 3)", attempt=2)
         logging.getLogger("some.module").info("hello")
     finally:
         for handler in [handler for handler in root.handlers if handler not in before]:
             root.removeHandler(handler)
             handler.close()
         root.setLevel(level)
-    text = (run_dir.logs / "rank_3.log").read_text()
+    text = (run_dir.logs / "rank_3.attempt_2.log").read_text()
     assert text.endswith(" searcher 2 (rank 3) INFO some.module: hello\n")
+
+
+METRICS = "".join(f'{{"step": {step}, "a": 1}}\n' for step in range(1, 6))
+
+
+def test_a_run_that_goes_on_loses_what_came_after_its_checkpoint(tmp_path):
+    earlier_run(tmp_path, *PIECES)
+    (tmp_path / "metrics.jsonl").write_text(METRICS)
+    RunDir(tmp_path).go_on("b: 2\n", steps_done=3)
+    kept = {PIECES[piece] for piece in ("checkpoint", "set aside", "tensorboard", "log")}
+    assert contents(tmp_path).keys() == {"config.yaml", "metrics.jsonl", *kept}
+    assert contents(tmp_path)["metrics.jsonl"] == "".join(METRICS.splitlines(keepends=True)[:3])
+    assert settings_in(tmp_path) == {"b": 2}
+
+
+@pytest.mark.parametrize("cut_off", ['{"step": 3, "a"', '{"step"', "\0\0\0", '{"st\n'])
+def test_a_line_of_metrics_that_was_cut_off_goes(tmp_path, cut_off):
+    run_dir = RunDir(tmp_path)
+    earlier_run(tmp_path)
+    run_dir.metrics.write_text(METRICS + cut_off)
+    run_dir.go_on("", steps_done=9)
+    assert run_dir.metrics.read_text() == METRICS
+
+
+def test_a_start_without_a_checkpoint_keeps_the_logs_of_the_attempts_before(tmp_path):
+    earlier_run(tmp_path, "metrics", "tensorboard", "log")
+    run_dir = RunDir(tmp_path)
+    run_dir.prepare("b: 2\n", overwrite=True, keep_logs=True)
+    assert contents(tmp_path).keys() == {"config.yaml", PIECES["log"]}
+    assert run_dir.next_attempt() == 2
+
+
+def test_attempts_are_numbered_from_one(tmp_path):
+    run_dir = RunDir(tmp_path)
+    assert run_dir.next_attempt() == 1
+    run_dir.prepare("", overwrite=False)
+    for name in ("rank_0.attempt_2.log", "rank_3.attempt_10.log", "rank_0.log", "notes.log"):
+        (run_dir.logs / name).touch()
+    assert run_dir.next_attempt() == 11

@@ -1,3 +1,4 @@
+from itertools import permutations
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ from tiny import tiny_settings
 
 from tba_hpc.config import ExplorationConfig, ModelConfig, RolloutConfig, RunConfig
 from tba_hpc.models import Sequences, load_policy, load_tokenizer, token_logprobs
+from tba_hpc.prompts import PromptOrder
 from tba_hpc.rollout.engine import Rollout
 from tba_hpc.searcher import ReferencePolicy, Searcher, sampling_params
 from tba_hpc.settings import validate
@@ -17,6 +19,9 @@ from tba_hpc.tasks.base import Score
 
 CPU = torch.device("cpu")
 TASK = Arithmetic({})
+
+
+PLACE = (0, 1, 0)
 
 
 class ScriptedEngine:
@@ -57,7 +62,8 @@ def make(model, tiny_model):
         reference = ReferencePolicy(model, 0, 1.0, 1024, 64)
         exchange = SimpleNamespace(stopped=lambda: False)
         tokenizer = load_tokenizer(str(tiny_model))
-        return Searcher(config, 1, 3, task or Lengths({}), tokenizer, engine, reference, exchange)
+        prompts = PromptOrder.of(100, config.seed).share(1, 3)
+        return Searcher(config, 1, 3, prompts, task or Lengths({}), tokenizer, engine, reference, exchange)
 
     return make
 
@@ -65,7 +71,7 @@ def make(model, tiny_model):
 def test_a_batch_holds_the_sampled_tokens_with_all_that_belongs_to_them(make, model):
     engine = ScriptedEngine()
     prompts = [TASK.prompt("train", i) for i in (5, 8)]
-    batch = make(engine).collect(prompts)
+    batch = make(engine).collect(prompts, PLACE)
     assert batch.rows["prompt_id"].tolist() == [5] * 6 + [8] * 6
     assert set(batch.rows["policy_version"]) == {7}
     assert set(batch.rows["searcher"]) == {1}
@@ -83,7 +89,7 @@ def test_a_batch_holds_the_sampled_tokens_with_all_that_belongs_to_them(make, mo
 
 @pytest.mark.parametrize("responses", [0, 1, 7])
 def test_a_batch_that_was_cut_short_by_the_end_of_the_run_is_still_whole(make, responses):
-    batch = make(ScriptedEngine(responses)).collect([TASK.prompt("train", i) for i in (5, 8)])
+    batch = make(ScriptedEngine(responses)).collect([TASK.prompt("train", i) for i in (5, 8)], PLACE)
     assert len(batch) == responses
     assert batch.rows["prompt_id"].tolist() == ([5] * 6 + [8] * 6)[:responses]
 
@@ -103,15 +109,22 @@ class NotANumber(Lengths):
 )
 def test_a_task_that_scores_badly_is_named(make, task, message):
     with pytest.raises(ValueError, match=f"task arithmetic {message}"):
-        make(ScriptedEngine(), task({})).collect([TASK.prompt("train", i) for i in (5, 8)])
+        make(ScriptedEngine(), task({})).collect([TASK.prompt("train", i) for i in (5, 8)], PLACE)
 
 
-def test_no_two_batches_are_sampled_with_the_same_seed(make):
+def test_no_two_places_of_a_run_are_sampled_with_the_same_seed(make):
     engine = ScriptedEngine()
     searcher = make(engine)
-    for _ in range(5):
-        searcher.collect([TASK.prompt("train", 0)])
-    assert len({params.seed for params in engine.params}) == 5
+    places = [*permutations(range(3)), (0, 0, 0), (1, 1, 1)]
+    for place in places * 2:
+        searcher.collect([TASK.prompt("train", 0)], place)
+    first, again = np.split(np.array([params.seed for params in engine.params]), 2)
+    assert len(set(first)) == len(places)
+    assert first.tolist() == again.tolist()
+
+
+def sequence(seed, *place):
+    return np.random.SeedSequence(seed, spawn_key=place)
 
 
 ROLLOUT = {"queries_per_batch": 1, "samples_per_query": 4, "max_prompt_tokens": 8, "max_response_tokens": 5}
@@ -121,8 +134,8 @@ ROLLOUT = {"queries_per_batch": 1, "samples_per_query": 4, "max_prompt_tokens": 
 def test_sampling_settings_depend_on_the_seed_alone(seed):
     exploration = ExplorationConfig(fraction=0.5, temperature=(1.5, 2.0), top_p=(0.8, 0.9))
     config = RolloutConfig(**ROLLOUT, temperature=0.7, exploration=exploration)
-    params = sampling_params(config, seed)
-    assert params == sampling_params(config, seed)
+    params = sampling_params(config, sequence(*seed))
+    assert params == sampling_params(config, sequence(*seed))
     usual = (params.temperature, params.top_p) == (0.7, 1.0)
     assert usual or (1.5 <= params.temperature <= 2.0 and 0.8 <= params.top_p <= 0.9)
 
@@ -130,7 +143,7 @@ def test_sampling_settings_depend_on_the_seed_alone(seed):
 def test_exploration_takes_its_share_of_the_batches():
     exploration = ExplorationConfig(fraction=0.25, temperature=(1.5, 2.0))
     config = RolloutConfig(**ROLLOUT, temperature=0.7, exploration=exploration)
-    explored = sum(sampling_params(config, (0, 0, i)).temperature > 1 for i in range(2000))
+    explored = sum(sampling_params(config, sequence(0, 0, i)).temperature > 1 for i in range(2000))
     assert explored / 2000 == pytest.approx(0.25, abs=0.04)
     without = RolloutConfig(**ROLLOUT, temperature=0.7)
-    assert {sampling_params(without, (0, 0, i)).temperature for i in range(50)} == {0.7}
+    assert {sampling_params(without, sequence(0, 0, i)).temperature for i in range(50)} == {0.7}

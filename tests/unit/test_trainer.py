@@ -2,9 +2,10 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import MagicMock, call
+from unittest.mock import MagicMock
 
 import numpy as np
+import pytest
 from tiny import tiny_settings
 
 from tba_hpc.config import RunConfig
@@ -13,8 +14,8 @@ from tba_hpc.trainer import Trainer, follow
 from tba_hpc.trajectory import SampledBatch, Trajectory, TrajectoryBatch
 
 
-def config(steps):
-    settings = tiny_settings("model", Path("run"))
+def config(steps, **changes):
+    settings = tiny_settings("model", Path("run")) | changes
     settings["trainer"] |= {"steps": steps, "batch_size": 2, "samples_per_query": 2}
     return validate(RunConfig, settings, "")
 
@@ -25,13 +26,82 @@ def sampled():
     return SampledBatch(TrajectoryBatch.from_trajectories([row] * 2), np.zeros(2, np.int32), np.ones(2, bool))
 
 
+class World:
+    """What is around a trainer. `reasons` are what the departure says each time it is asked, then nothing."""
+
+    def __init__(self, config, steps_done=0, reasons=()):
+        self.all = MagicMock()
+        self.all.group.size, self.all.engine.step.return_value, self.all.intake.prepare.return_value = 1, {}, 0.0
+        self.all.buffer.sample.return_value = sampled()
+        left = list(reasons)
+        self.all.departure.reason.side_effect = lambda _: left.pop(0) if left else None
+        parts = [getattr(self.all, name) for name in PARTS]
+        self.trainer = Trainer(config, *parts, steps_done)
+
+    def calls(self, *names):
+        """Which of these were called, with their first argument if they have one."""
+        return [(name, *args[:1]) for name, args, _ in self.all.mock_calls if name in names]
+
+
+PARTS = ("engine", "group", "buffer", "intake", "exchange", "monitor", "checkpointer", "departure")
+ENDING = ("group.send_stop", "group.close", "exchange.stop", "intake.finish", "checkpointer.save_last")
+
+
 def test_the_others_hear_from_a_trainer_that_waits_and_are_released_at_the_end():
-    engine, group, buffer, intake, exchange = (MagicMock() for _ in range(5))
-    group.size, engine.step.return_value, intake.prepare.return_value = 1, {}, 0.0
-    buffer.sample.return_value = sampled()
-    Trainer(config(3), engine, group, buffer, intake, exchange, MagicMock()).run()
-    assert intake.prepare.mock_calls == [call(step, group.send_idle) for step in range(3)]
-    assert [name for name, _, _ in group.mock_calls] == ["send"] * 3 + ["send_stop", "close"]
+    world = World(config(3))
+    world.all.intake.prepare.side_effect = lambda _, give_up: 0.0 if give_up() is False else None
+    world.trainer.run()
+    assert [name for name, _, _ in world.all.group.mock_calls] == ["send_idle", "send"] * 3 + ["send_stop", "close"]
+
+
+def test_a_run_ends_with_the_last_round_in_its_buffer_and_all_of_it_saved():
+    world = World(config(3))
+    world.trainer.run()
+    *ending, (_, saved) = world.calls(*ENDING)
+    assert [name for name, *_ in ending] == list(ENDING[:-1])
+    assert saved == world.trainer.steps_done == 3
+    assert world.trainer.reason_to_leave is None
+
+
+def test_a_run_goes_on_after_the_steps_that_were_done_before():
+    world = World(config(5), steps_done=3)
+    world.trainer.run()
+    assert world.calls("intake.prepare", "checkpointer.step_done") == [
+        ("intake.prepare", 3),
+        ("checkpointer.step_done", 4),
+        ("intake.prepare", 4),
+    ]
+
+
+def test_a_run_leaves_between_two_steps():
+    world = World(config(9), reasons=[None, None, "asked to", None])
+    world.trainer.run()
+    assert world.calls("intake.prepare", "checkpointer.save_last") == [
+        ("intake.prepare", 0),
+        ("intake.prepare", 1),
+        ("checkpointer.save_last", 2),
+    ]
+    assert world.trainer.reason_to_leave == "asked to"
+
+
+def test_a_run_leaves_while_it_waits_for_data():
+    world = World(config(9), reasons=[None, "asked to"])
+    world.all.intake.prepare.side_effect = lambda _, give_up: None if give_up() else 0.0
+    world.trainer.run()
+    assert world.calls(*ENDING)[-1] == ("checkpointer.save_last", 0)
+    assert world.trainer.reason_to_leave == "asked to"
+    assert not world.calls("buffer.sample")
+
+
+@pytest.mark.parametrize(("asked_before", "leaves_after"), [(1, 0), (2, 2), (3, 4)])
+def test_a_synchronous_run_is_saved_between_two_syncs_only(asked_before, leaves_after):
+    """With k = 2 the second question is asked after step 2."""
+    world = World(config(9, schedule="synchronous"), reasons=[None] * (asked_before - 1) + ["asked to"])
+    world.trainer.run()
+    assert world.calls("checkpointer.save_last") == [("checkpointer.save_last", leaves_after)]
+    assert world.calls("checkpointer.step_done") == [
+        ("checkpointer.step_done", steps) for steps in range(2, leaves_after + 1, 2)
+    ]
 
 
 def test_the_others_leave_the_group_once_trainer_0_has_said_so():
@@ -39,6 +109,14 @@ def test_the_others_leave_the_group_once_trainer_0_has_said_so():
     engine, closed = MagicMock(), []
     engine.step.return_value = {}
     group = SimpleNamespace(receive=lambda: messages.pop(0), close=lambda: closed.append(len(messages)))
-    follow(config(2), engine, group)
+    follow(config(2), engine, group, interrupted=lambda: False)
     assert engine.step.call_count == 2
     assert closed == [0]
+
+
+def test_another_trainer_that_is_asked_to_leave_says_so():
+    messages = [(0, 2, sampled()), (1, 2, sampled()), None]
+    engine, group = MagicMock(), MagicMock()
+    engine.step.return_value, group.receive.side_effect = {}, messages
+    follow(config(2), engine, group, interrupted=lambda: engine.step.call_count == 2)
+    assert [name for name, *_ in group.mock_calls] == ["receive", "receive", "tell_interrupted", "receive", "close"]

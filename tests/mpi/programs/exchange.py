@@ -97,8 +97,8 @@ def connect(world: World, config: RunConfig, width: int, seconds: float) -> Trai
     weights = FlatWeights(Manifest.of(Model(0, width).named()), world.device, settings.bucket_bytes)
     world = replace(world, device=GPU)
     if world.is_leader:
-        return TrainerExchange(world, weights, group, settings)
-    return SearcherExchange(world, StagedWeights(weights), weights.manifest.fingerprint, group, settings)
+        return TrainerExchange(world, weights, group, settings, syncs=0)
+    return SearcherExchange(world, StagedWeights(weights), weights.manifest.fingerprint, group, settings, lambda: False)
 
 
 def set_device(device: torch.device) -> None:

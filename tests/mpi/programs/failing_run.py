@@ -19,6 +19,7 @@ MODE, CONFIG, MARK, *OVERRIDES = sys.argv[1:]
 
 
 def run() -> int:
+    from tba_hpc.interruption import Interruption
     from tba_hpc.run import run_rank
     from tba_hpc.tasks import TASKS
     from tba_hpc.tasks.arithmetic import Arithmetic
@@ -49,7 +50,7 @@ def run() -> int:
     TASKS["failing"] = Failing
     overrides = ["task.name=failing", "evaluation.problems=0", *OVERRIDES]
     with patch("tba_hpc.run._render", no_text) if MODE == "trainer" else nullcontext():
-        return run_rank(MPI.COMM_WORLD, Path(CONFIG), overrides, False)
+        return run_rank(MPI.COMM_WORLD, Path(CONFIG), overrides, False, None, Interruption())
 
 
 def main() -> None:

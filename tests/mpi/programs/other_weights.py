@@ -16,9 +16,12 @@ def main() -> None:
     config, folder, other = sys.argv[1:]
     os.chdir(other if comm.rank == 2 else folder)
     with abort_on_error(comm, f"rank {comm.rank}"):
+        from tba_hpc.interruption import Interruption
         from tba_hpc.run import run_rank
 
-        sys.exit(run_rank(comm, Path(config), ["model.path=model", f"run_dir={folder}/run"], False))
+        sys.exit(
+            run_rank(comm, Path(config), ["model.path=model", f"run_dir={folder}/run"], False, None, Interruption())
+        )
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from tba_hpc.distributed.abort import abort_on_error
 
 
 def run_all(config: Path, runs: list[tuple[int, list[str]]]) -> None:
+    from tba_hpc.interruption import Interruption
     from tba_hpc.run import run_rank
     from tba_hpc.tasks import TASKS
     from tba_hpc.tasks.arithmetic import Arithmetic
@@ -41,7 +42,7 @@ def run_all(config: Path, runs: list[tuple[int, list[str]]]) -> None:
     for ranks, overrides in runs:
         comm = world.Split(0 if world.rank < ranks else 1, world.rank)
         if world.rank < ranks:
-            assert run_rank(comm, config, overrides, False) == 0
+            assert run_rank(comm, config, overrides, False, None, Interruption()) == 0
         meet(world)
 
 

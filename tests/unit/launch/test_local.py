@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tba_hpc.launch.local import mpiexec_words
+from tba_hpc.interruption import END_TIME_VARIABLE
+from tba_hpc.launch.local import local_environment, local_words, mpiexec_words
 from tba_hpc.settings import ConfigError
 
 
@@ -34,3 +35,13 @@ def test_without_any_the_user_is_told_what_to_do(python_beside, monkeypatch):
     assert not (Path(sys.executable).parent / "mpiexec").exists()
     with pytest.raises(ConfigError, match=r"no mpiexec found: load the site's MPI module, or `pip install"):
         mpiexec_words(None)
+
+
+def test_ranks_on_this_machine_are_so_many():
+    assert local_words(["python", "x"], 3, "mpirun -v") == ["mpirun", "-v", "-n", "3", "python", "x"]
+
+
+def test_ranks_on_this_machine_know_nothing_of_a_job_but_its_end():
+    job = {"PATH": "/bin", "SLURM_JOB_ID": "17", "SLURM_NODELIST": "n[1-2]", "SLURM_JOB_END_TIME": "2000000000"}
+    assert local_environment(job) == {"PATH": "/bin", END_TIME_VARIABLE: "2000000000"}
+    assert local_environment({"PATH": "/bin"}) == {"PATH": "/bin"}

@@ -132,3 +132,46 @@ def test_a_segment_set_aside_keeps_its_bytes_under_another_name(tmp_path, batch)
     assert bad.path.with_name(bad.path.name + ".bad").read_bytes() == content
     directory.remove(kept)
     assert not kept.path.exists()
+
+
+def test_files_held_stay_until_the_release(tmp_path, batch):
+    directory = SegmentDirectory(tmp_path)
+    removed, bad, bad_and_removed, kept = held = [directory.write(batch) for _ in range(4)]
+    directory.hold(held)
+    later = directory.write(batch)
+    directory.remove(removed)
+    directory.set_aside(bad)
+    directory.set_aside(bad_and_removed)
+    directory.remove(bad_and_removed)
+    directory.remove(later)
+    assert sorted(tmp_path.iterdir()) == [segment.path for segment in held]
+    directory.release()
+    names = [kept.path.name, bad.path.name + ".bad", bad_and_removed.path.name + ".bad"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    directory.remove(kept)
+    assert not kept.path.exists()
+
+
+def test_one_holds_at_a_time(tmp_path, batch):
+    directory = SegmentDirectory(tmp_path)
+    directory.hold([])
+    with pytest.raises(AssertionError):
+        directory.hold([directory.write(batch)])
+    directory.release()
+    directory.hold([])
+
+
+def test_an_adopted_segment_keeps_its_number_and_later_ones_follow(tmp_path, batch):
+    theirs = SegmentDirectory(tmp_path / "theirs")
+    segments = [theirs.write(batch.select(np.arange(i + 1))) for i in range(4)]
+    ours = SegmentDirectory(tmp_path / "ours")
+    adopted = [ours.adopt(tmp_path / "theirs", number) for number in (3, 1)]
+    assert [(s.number, s.path.name, s.nbytes) for s in adopted] == [
+        (s.number, s.path.name, s.nbytes) for s in (segments[3], segments[1])
+    ]
+    assert ours.write(batch).number == 4
+    ours.remove(adopted[0])
+    assert_same(theirs.select(segments[3], np.arange(4)), batch.select(np.arange(4)))
+    assert_same(ours.select(adopted[1], np.arange(2)), batch.select(np.arange(2)))
+    ours.close()
+    theirs.close()

@@ -1,0 +1,117 @@
+"""Saving the run while it goes on: the state is copied between two steps, and written beside the steps that follow."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from tba_hpc.checkpoint import Checkpoint, CheckpointState, remove_old, write_checkpoint
+from tba_hpc.config import RunConfig, to_yaml
+from tba_hpc.optim.engine import OptimEngine
+from tba_hpc.replay.buffer import ReplayBuffer
+from tba_hpc.replay.snapshot import ReplaySnapshot
+
+logger = logging.getLogger(__name__)
+
+
+class Checkpointer:
+    """Writes the checkpoints of a run. For trainer 0's main thread."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: Path,
+        engine: OptimEngine,
+        tokenizer: PreTrainedTokenizerBase,
+        buffer: ReplayBuffer,
+        describe: Callable[[int], CheckpointState],
+        first_step: int,
+    ) -> None:
+        """`describe` gives the rest of the state after so many steps; `first_step`: with which this attempt begins."""
+        self._config = config
+        self._folder = folder
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._buffer = buffer
+        self._describe = describe
+        self._last = first_step
+        self._writing: Future[Path] | None = None
+        self._snapshot: ReplaySnapshot | None = None
+        self._started = 0.0
+        self.metrics: dict[str, float] = {}
+        """Of the last save: seconds that training stood still for it, and that it took in all."""
+
+    @property
+    def save_seconds(self) -> float:
+        """How long a save takes, as far as is known."""
+        return self.metrics.get("checkpoint/save_seconds", 0.0)
+
+    def step_done(self, steps: int) -> None:
+        """Begins a save if one is due after so many steps; as long as the one before is still being written, it stays
+        due. A failed save is logged; training goes on, and the next may succeed."""
+        self._look_after_writing()
+        every = self._config.checkpoint.every_steps
+        if every is not None and steps // every > self._last // every and not self._writing:
+            self._begin(steps)
+
+    def save_last(self, steps: int) -> Path:
+        """Saves and waits for it. Raises `OSError` if it fails, and `TimeoutError`."""
+        if self._writing:
+            self._wait(self._writing)
+            self._look_after_writing()
+        writing = self._begin(steps)
+        self._wait(writing)
+        self._look_after_writing()
+        return writing.result()
+
+    def _wait(self, writing: Future[Path]) -> None:
+        seconds = self._config.checkpoint.timeout_seconds
+        try:
+            writing.exception(seconds)
+        except TimeoutError as error:
+            raise TimeoutError(f"writing a checkpoint to {self._folder} took more than {seconds:.0f} s") from error
+
+    def _begin(self, steps: int) -> Future[Path]:
+        self._started = time.monotonic()
+        self._last = steps
+        state, config_yaml = self._describe(steps), to_yaml(self._config)
+        tensors = {name: tensor.to("cpu", copy=True) for name, tensor in self._engine.state().items()}
+        replay = self._snapshot = self._buffer.snapshot()
+        self.metrics["checkpoint/copy_seconds"] = time.monotonic() - self._started
+        writing = self._writing = Future()
+
+        def fill(folder: Path) -> None:
+            checkpoint = Checkpoint(folder)
+            checkpoint.write_state(state, config_yaml, tensors)
+            self._engine.save_pretrained(checkpoint.policy, self._tokenizer, tensors)
+            checkpoint.replay.mkdir()
+            replay.write(checkpoint.replay)
+
+        def write() -> None:
+            try:
+                path = write_checkpoint(self._folder, steps, fill)
+                logger.info("checkpoint %s is complete", path)
+                remove_old(self._folder, self._config.checkpoint)
+                writing.set_result(path)
+            except BaseException as error:
+                writing.set_exception(error)
+
+        threading.Thread(target=write, name="checkpoint", daemon=True).start()
+        return writing
+
+    def _look_after_writing(self) -> None:
+        """Once a save has come to its end: what was kept for it is let go, and a failure told."""
+        if self._writing is None or not self._writing.done():
+            return
+        assert self._snapshot is not None
+        self._snapshot.release()
+        if error := self._writing.exception():
+            logger.error("no checkpoint was written to %s: %s", self._folder, error)
+        self.metrics["checkpoint/save_seconds"] = time.monotonic() - self._started
+        self._writing = self._snapshot = None

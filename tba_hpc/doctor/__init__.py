@@ -1,0 +1,1 @@
+"""Whether this node can run a job: a page of findings, each with what to do about it."""

@@ -1,0 +1,132 @@
+"""How an attempt of a run begins: afresh, or with a checkpoint of an earlier one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tba_hpc.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointState,
+    clear_leftovers,
+    newest_checkpoint,
+    set_aside_newer,
+    verify_checkpoint,
+)
+from tba_hpc.config import RunConfig, to_yaml
+from tba_hpc.prompts import PromptOrder
+from tba_hpc.run_dir import RunDir
+from tba_hpc.settings import ConfigError, PositiveInt, Settings, read_yaml
+
+logger = logging.getLogger(__name__)
+
+AUTO = "auto"
+"""Go on from the newest checkpoint of the run, if there is one."""
+
+_FIXED = (
+    "seed",
+    "schedule",
+    "model.path",
+    "model.reference",
+    "model.dtype",
+    "task.name",
+    "task.options",
+    "rollout.temperature",
+    "objective.name",
+    "trainer.engine",
+    "buffer.deduplicate",
+)
+"""What cannot change without making the trajectories held, or the state of training, those of another run."""
+_FIXED_IF_SYNCHRONOUS = ("trainer.sync_every",)
+
+
+class Start(Settings):
+    """How this attempt begins, as rank 0 has found out for all ranks."""
+
+    config: RunConfig
+    attempt: PositiveInt
+    """1 for a run's first."""
+    checkpoint: Path | None
+
+    def open(self) -> Checkpoint | None:
+        """What the run goes on from."""
+        return Checkpoint(self.checkpoint) if self.checkpoint else None
+
+
+def prepare_start(config: RunConfig, resume: str | None, overwrite: bool, n_prompts: int) -> Start | None:
+    """Finds the checkpoint to go on from, if one is asked for, and leaves the run's folder as this attempt needs it.
+    `resume` is `AUTO`, a checkpoint's folder, or None for a fresh start. Returns None if the run has finished already.
+
+    `n_prompts`: size of the training split. Raises `ConfigError` for a checkpoint that cannot be used, a setting that
+    cannot change, and whatever `RunDir` refuses."""
+    run_dir = RunDir(config.run_dir)
+    clear_leftovers(run_dir.checkpoints)
+    checkpoint = None if resume is None else _find(run_dir, resume)
+    if checkpoint is None:
+        run_dir.prepare(to_yaml(config), overwrite or resume == AUTO, config.model.paths, keep_logs=resume == AUTO)
+        return Start(config=config, attempt=run_dir.next_attempt(), checkpoint=None)
+    state = checkpoint.state()
+    _check_compatible(config, checkpoint, state, n_prompts)
+    if checkpoint.path.parent.resolve() != run_dir.checkpoints.resolve():
+        run_dir.prepare(to_yaml(config), overwrite, config.model.paths)
+    elif state.step >= config.trainer.steps and run_dir.report.exists():
+        return None
+    else:
+        set_aside_newer(run_dir.checkpoints, checkpoint.path)
+        run_dir.go_on(to_yaml(config), state.step)
+    return Start(config=config, attempt=run_dir.next_attempt(), checkpoint=checkpoint.path)
+
+
+def _find(run_dir: RunDir, resume: str) -> Checkpoint | None:
+    if resume == AUTO:
+        return newest_checkpoint(run_dir.checkpoints)
+    try:
+        return verify_checkpoint(Path(resume))
+    except CheckpointError as error:
+        raise ConfigError(f"--resume {resume}: {error}") from error
+
+
+def _check_compatible(config: RunConfig, checkpoint: Checkpoint, state: CheckpointState, n_prompts: int) -> None:
+    saved, now = read_yaml(checkpoint.config), config.model_dump(mode="json")
+    fixed = _FIXED + (_FIXED_IF_SYNCHRONOUS if config.synchronous else ())
+    problems = [
+        f"{key} was {_at(saved, key)!r} and is now {_at(now, key)!r}"
+        for key in fixed
+        if _at(saved, key) != _at(now, key)
+    ]
+    if state.prompts.size != n_prompts:
+        problems.append(f"the task had {state.prompts.size} training prompts and now has {n_prompts}")
+    if problems:
+        raise ConfigError(
+            "\n  ".join([f"the run cannot go on from {checkpoint.path} with other settings than these:", *problems])
+            + "\nset them back, or start another run in another run_dir"
+        )
+    k = config.trainer.sync_every
+    if config.synchronous and state.step % k and state.step < config.trainer.steps:
+        raise ConfigError(
+            f"trainer.steps = {config.trainer.steps}: a synchronous run that ended after step {state.step}, between "
+            f"two syncs (trainer.sync_every = {k}), cannot be extended"
+        )
+
+
+def _at(values: Any, key: str) -> Any:
+    """The value at a dotted path; None where there is none."""
+    for part in key.split("."):
+        values = values.get(part) if isinstance(values, dict) else None
+    return values
+
+
+def divide_prompts(
+    state: CheckpointState | None, n_prompts: int, seed: int, n_searchers: int
+) -> tuple[PromptOrder, Sequence[int]]:
+    """The order of the prompts, and how many each searcher has taken of its share. With another number of searchers
+    than before, what is left is divided among them anew."""
+    if state is None:
+        return PromptOrder.of(n_prompts, seed), [0] * n_searchers
+    order, taken = state.prompts.order(seed), state.prompts.taken
+    if len(taken) == n_searchers:
+        return order, taken
+    return order.after(taken), [0] * n_searchers

@@ -1,0 +1,202 @@
+"""The wiring of trainer 0, which owns the replay buffer, the exchange, and whatever the run writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from tba_hpc.accuracy import Accuracy
+from tba_hpc.checkpoint import CheckpointState, PromptState
+from tba_hpc.checkpointer import Checkpointer
+from tba_hpc.config import RunConfig
+from tba_hpc.departure import Departure
+from tba_hpc.distributed.manifest import Manifest
+from tba_hpc.distributed.trainer_exchange import TrainerExchange
+from tba_hpc.distributed.trainer_group import TrainerGroup
+from tba_hpc.distributed.weight_channel import FlatWeights
+from tba_hpc.distributed.world import World, broadcast_text
+from tba_hpc.evaluator import evaluate
+from tba_hpc.intake import Intake, SynchronousIntake
+from tba_hpc.interruption import SAVED_EXIT_CODE, Deadline, Interruption, job_end
+from tba_hpc.metrics import MetricsWriter
+from tba_hpc.models import load_policy, load_tokenizer
+from tba_hpc.monitor import COLUMNS, Monitor
+from tba_hpc.optim.engine import OptimEngine
+from tba_hpc.progress import ProgressDisplay, make_console
+from tba_hpc.replay.buffer import ReplayBuffer
+from tba_hpc.report import RunReport
+from tba_hpc.resume import Start
+from tba_hpc.rollout.hf import HFEngine
+from tba_hpc.run_dir import RunDir
+from tba_hpc.tasks import Task, make_task
+from tba_hpc.trainer import Trainer
+from tba_hpc.trajectory import Trajectory
+from tba_hpc.wiring import eos_id, optim_engine, prompts_so_far, weight_group
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What trainer 0 consists of."""
+
+    config: RunConfig
+    world: World
+    run_dir: RunDir
+    task: Task[Any]
+    tokenizer: PreTrainedTokenizerBase
+    policy: PreTrainedModel
+    group: TrainerGroup
+    engine: OptimEngine
+    buffer: ReplayBuffer
+    exchange: TrainerExchange
+    intake: Intake
+    state: CheckpointState
+    """Where the run stands as this attempt begins."""
+
+
+def run_leader(start: Start, world: World, interruption: Interruption) -> int:
+    """Trainer 0 from start to end. Returns the exit code."""
+    started = time.monotonic()
+    parts = _make_parts(start, world)
+    config, run_dir, console = parts.config, parts.run_dir, make_console()
+    deadline = _deadline(config, interruption)
+    parts.exchange.start()
+    parts.exchange.publish(parts.state.step, parts.engine.named_parameters())  # with which the searchers begin
+    first = start.checkpoint is None
+    before = _evaluate(parts) if first else parts.state.accuracy_before
+
+    departure = Departure(interruption, parts.exchange, parts.group, deadline)
+    trainer, train_seconds = _train(
+        parts, parts.state.model_copy(update={"accuracy_before": before}), departure, console
+    )
+    stats = parts.buffer.stats()
+    parts.buffer.close()
+    if trainer.reason_to_leave:
+        console.print(
+            f"saved after step {trainer.steps_done}, to go on from there: {trainer.reason_to_leave}", soft_wrap=True
+        )
+        return SAVED_EXIT_CODE
+    parts.engine.save_pretrained(run_dir.final, parts.tokenizer)
+    after, seconds = _evaluate(parts), time.monotonic() - started
+    report = RunReport.of(config, world, before, after, parts.intake.received, stats, train_seconds, seconds)
+    run_dir.write_report(json.dumps(report.to_json(), indent=2))
+    report.show(console, config.run_dir)
+    return 0
+
+
+def _make_parts(start: Start, world: World) -> _Parts:
+    """Collective over all ranks, as their wiring is."""
+    config, run_dir = start.config, RunDir(start.config.run_dir)
+    group = TrainerGroup(world, config.distributed.timeout_seconds, config.patience_seconds)
+    task, tokenizer = make_task(config.task), load_tokenizer(config.model.path)
+    policy = load_policy(config.model.path, config.model, world.device)
+    engine = optim_engine(start, world, group, policy, tokenizer)
+    buffer = ReplayBuffer(config.buffer, run_dir.segments, config.seed)
+    checkpoint = start.open()
+    if checkpoint:
+        buffer.restore(checkpoint.replay)
+    exchange = _exchange(config, world, engine, syncs=buffer.latest_arrival or 0)
+    order, taken = prompts_so_far(start, task, world.n_searchers)
+    prompts = PromptState.of(order, taken)
+    state = (checkpoint.state() if checkpoint else CheckpointState.of_new_run(prompts)).model_copy(
+        update={"prompts": prompts}
+    )
+    kind = SynchronousIntake if config.synchronous else Intake
+    intake = kind(config, exchange, buffer, taken, state.received, state.duplicates)
+    return _Parts(config, world, run_dir, task, tokenizer, policy, group, engine, buffer, exchange, intake, state)
+
+
+def _exchange(config: RunConfig, world: World, engine: OptimEngine, syncs: int) -> TrainerExchange:
+    assert world.exchange is not None
+    manifest = Manifest.of(engine.named_parameters())
+    broadcast_text(world.exchange, manifest.to_json(), config.distributed.timeout_seconds)
+    group = weight_group(config, world)
+    flat = FlatWeights(manifest, world.device, config.distributed.bucket_bytes)
+    return TrainerExchange(world, flat, group, config.distributed, syncs)
+
+
+def _deadline(config: RunConfig, interruption: Interruption) -> Deadline:
+    """Raises `RuntimeError` if it has come already: the run would be requeued for ever."""
+    walltime = config.launch.walltime_seconds
+    end = interruption.watching_since + walltime if walltime else job_end(os.environ)
+    deadline = Deadline(end, config.launch.save_before_end)
+    if deadline.has_come(save_seconds=0):
+        raise RuntimeError(
+            f"the job is too short: it ends within launch.save_before_end = {config.launch.save_before_end:.0f} s, "
+            "before training has begun; ask for more time, or set launch.save_before_end lower"
+        )
+    return deadline
+
+
+def _train(parts: _Parts, state: CheckpointState, departure: Departure, console: Console) -> tuple[Trainer, float]:
+    """Trains from `state` on. Returns the trainer, which knows how far it came, and the seconds of training, those of
+    earlier attempts included."""
+    config, intake = parts.config, parts.intake
+    writer = MetricsWriter(parts.run_dir, state.step)
+    display = ProgressDisplay(console, "step", config.trainer.steps, COLUMNS, state.step)
+    monitor = Monitor(
+        config.logging, config.rollout, writer, display, parts.buffer, intake, lambda t: _render(t, parts)
+    )
+    began = time.monotonic() - state.train_seconds
+
+    def describe(steps: int) -> CheckpointState:
+        changes = {
+            "step": steps,
+            "prompts": state.prompts.model_copy(update={"taken": tuple(intake.prompts_taken.tolist())}),
+            "received": intake.received,
+            "duplicates": intake.duplicates,
+            "train_seconds": time.monotonic() - began,
+        }
+        return state.model_copy(update=changes)
+
+    checkpointer = Checkpointer(
+        config, parts.run_dir.checkpoints, parts.engine, parts.tokenizer, parts.buffer, describe, state.step
+    )
+    trainer = Trainer(
+        config,
+        parts.engine,
+        parts.group,
+        parts.buffer,
+        intake,
+        parts.exchange,
+        monitor,
+        checkpointer,
+        departure,
+        state.step,
+    )
+    with display:
+        trainer.run()
+    writer.close()
+    return trainer, time.monotonic() - began
+
+
+def _evaluate(parts: _Parts) -> Accuracy | None:
+    """Greedy accuracy of the trainer's policy on held-out problems; None if the configuration asks for none."""
+    settings, rollout, policy = parts.config.evaluation, parts.config.rollout, parts.policy
+    if settings.problems == 0:
+        return None
+    training = policy.training
+    result = evaluate(
+        HFEngine(policy, eos_id(parts.tokenizer)),
+        parts.task,
+        parts.tokenizer,
+        settings.split,
+        settings.problems,
+        settings.batch_size,
+        rollout.max_prompt_tokens,
+        rollout.max_response_tokens,
+    )
+    policy.train(training)
+    return result.accuracy
+
+
+def _render(trajectory: Trajectory, parts: _Parts) -> str:
+    prompt = parts.task.prompt("train", trajectory.prompt_id)
+    response = parts.tokenizer.decode(trajectory.response_tokens.tolist())
+    facts = f"reward {trajectory.reward:.3g}, policy version {trajectory.policy_version}, answer {prompt.answer}"
+    return f"```\n{prompt.text}{response}\n```\n{facts}"

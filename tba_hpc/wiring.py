@@ -1,0 +1,70 @@
+"""What ranks of several roles are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.distributed import ProcessGroup
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from tba_hpc.config import RunConfig
+from tba_hpc.distributed.process_groups import make_group, open_store
+from tba_hpc.distributed.trainer_group import TrainerGroup
+from tba_hpc.distributed.world import World
+from tba_hpc.objectives import OBJECTIVES
+from tba_hpc.optim.torch_engine import TorchEngine
+from tba_hpc.prompts import PromptOrder
+from tba_hpc.resume import Start, divide_prompts
+from tba_hpc.tasks import Task
+
+
+def weight_group(config: RunConfig, world: World) -> ProcessGroup:
+    """The group of trainer 0 and the searchers on which weights travel. Collective over the exchange.
+
+    Its own bound is the longer one: it does not know whom it waits for, as the exchange does."""
+    assert world.exchange is not None
+    seconds = config.distributed.timeout_seconds
+    store = open_store(world.exchange, world.host, seconds)
+    return make_group(store, "weights", world.exchange, world.host, world.device, 2 * seconds)
+
+
+def optim_engine(
+    start: Start,
+    world: World,
+    group: TrainerGroup,
+    policy: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> TorchEngine:
+    """A trainer's engine, in the state of the checkpoint if the run goes on from one."""
+    config = start.config
+    engine = TorchEngine(
+        policy,
+        pad_id(tokenizer),
+        OBJECTIVES[config.objective.name](),
+        config.trainer,
+        config.model,
+        config.rollout.temperature,
+        world.device,
+        group.all_reduce,
+    )
+    if checkpoint := start.open():
+        engine.load_state(checkpoint.tensors())
+    return engine
+
+
+def prompts_so_far(start: Start, task: Task[Any], n_searchers: int) -> tuple[PromptOrder, Sequence[int]]:
+    """The order of the prompts, and how many of its share each searcher has taken before this attempt."""
+    checkpoint = start.open()
+    state = checkpoint.state() if checkpoint else None
+    return divide_prompts(state, task.size("train"), start.config.seed, n_searchers)
+
+
+def eos_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    assert isinstance(tokenizer.eos_token_id, int), "load_tokenizer refuses tokenizers without one"
+    return tokenizer.eos_token_id
+
+
+def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    assert isinstance(tokenizer.pad_token_id, int), "load_tokenizer falls back to the end-of-sequence token"
+    return tokenizer.pad_token_id

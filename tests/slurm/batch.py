@@ -1,0 +1,66 @@
+"""Batch jobs as a user has them: submitted, signalled, watched."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Commands of a Slurm."""
+
+    environment: dict[str, str]
+
+    def call(self, *words: object) -> str:
+        done = subprocess.run(
+            list(map(str, words)), env=self.environment, cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def sbatch(self, *words: object) -> str:
+        """Submits from the root of the repository; the id of the job."""
+        return self.call("sbatch", "--parsable", *words).strip()
+
+    def state(self, job: str) -> str:
+        return self.call("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", job).strip()
+
+    def wait(self, job: str, log: Path, seconds: float = 100) -> str:
+        """The state in which the job ends, at which it is not to be requeued any more."""
+        final = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+        wait_until(lambda: self.state(job) in final, seconds, lambda: f"{self.state(job)}\n{read(log)}")
+        return self.state(job)
+
+    def wait_for_steps(self, run_dir: Path, steps: int, log: Path, seconds: float = 90) -> None:
+        wait_until(lambda: len(steps_of(run_dir)) >= steps, seconds, lambda: read(log))
+
+
+def wait_until(done: Callable[[], bool], seconds: float, describe: Callable[[], str]) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {seconds:.0f} s\n{describe()}")
+        time.sleep(0.2)
+
+
+def read(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def steps_of(run_dir: Path) -> list[int]:
+    """The steps in `metrics.jsonl`, in order; a line that is being written does not count."""
+    return [json.loads(line)["step"] for line in read(run_dir / "metrics.jsonl").splitlines() if line.endswith("}")]
+
+
+def attempts_in(log: Path) -> list[str]:
+    """The line with which each attempt begins."""
+    return [line for line in read(log).splitlines() if line.startswith("job ") and ", attempt " in line]
