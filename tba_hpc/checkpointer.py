@@ -41,16 +41,20 @@ class Checkpointer:
         self._buffer = buffer
         self._describe = describe
         self._last = first_step
-        self._writing: Future[Path] | None = None
+        self._writing: Future[float] | None = None
         self._snapshot: ReplaySnapshot | None = None
-        self._started = 0.0
         self.metrics: dict[str, float] = {}
-        """Of the last save: seconds that training stood still for it, and that it took in all."""
+        """Of the last save: seconds that training stood still for it, and that it took in all, beside training."""
 
     @property
     def save_seconds(self) -> float:
         """How long a save takes, as far as is known."""
         return self.metrics.get("checkpoint/save_seconds", 0.0)
+
+    @property
+    def saving(self) -> bool:
+        """Whether a save was still under way after the last step."""
+        return self._writing is not None
 
     def step_done(self, steps: int) -> None:
         """Begins a save if one is due after so many steps; as long as the one before is still being written, it stays
@@ -60,7 +64,7 @@ class Checkpointer:
         if every is not None and steps // every > self._last // every and not self._writing:
             self._begin(steps)
 
-    def save_last(self, steps: int) -> Path:
+    def save_last(self, steps: int) -> None:
         """Saves and waits for it. Raises `OSError` if it fails, and `TimeoutError`."""
         if self._writing:
             self._wait(self._writing)
@@ -68,22 +72,23 @@ class Checkpointer:
         writing = self._begin(steps)
         self._wait(writing)
         self._look_after_writing()
-        return writing.result()
+        writing.result()
 
-    def _wait(self, writing: Future[Path]) -> None:
+    def _wait(self, writing: Future[float]) -> None:
         seconds = self._config.checkpoint.timeout_seconds
         try:
             writing.exception(seconds)
         except TimeoutError as error:
             raise TimeoutError(f"writing a checkpoint to {self._folder} took more than {seconds:.0f} s") from error
 
-    def _begin(self, steps: int) -> Future[Path]:
-        self._started = time.monotonic()
+    def _begin(self, steps: int) -> Future[float]:
+        """Copies the state and has it written. The result is how many seconds that has taken from now on."""
+        started = time.monotonic()
         self._last = steps
         state, config_yaml = self._describe(steps), to_yaml(self._config)
         tensors = {name: tensor.to("cpu", copy=True) for name, tensor in self._engine.state().items()}
         replay = self._snapshot = self._buffer.snapshot()
-        self.metrics["checkpoint/copy_seconds"] = time.monotonic() - self._started
+        self.metrics["checkpoint/copy_seconds"] = time.monotonic() - started
         writing = self._writing = Future()
 
         def fill(folder: Path) -> None:
@@ -97,21 +102,32 @@ class Checkpointer:
             try:
                 path = write_checkpoint(self._folder, steps, fill)
                 logger.info("checkpoint %s is complete", path)
-                remove_old(self._folder, self._config.checkpoint)
-                writing.set_result(path)
+                self._remove_old()
+                writing.set_result(time.monotonic() - started)
             except BaseException as error:
                 writing.set_exception(error)
 
         threading.Thread(target=write, name="checkpoint", daemon=True).start()
         return writing
 
+    def _remove_old(self) -> None:
+        try:
+            remove_old(self._folder, self._config.checkpoint)
+        except OSError as error:
+            logger.warning("old checkpoints in %s are not all removed: %s", self._folder, error)
+
     def _look_after_writing(self) -> None:
-        """Once a save has come to its end: what was kept for it is let go, and a failure told."""
+        """Once a save has come to its end: what was kept for it is let go, and a failure of the file system told. Raises
+        any other."""
         if self._writing is None or not self._writing.done():
             return
         assert self._snapshot is not None
         self._snapshot.release()
-        if error := self._writing.exception():
+        writing, self._writing, self._snapshot = self._writing, None, None
+        error = writing.exception()
+        if error is None:
+            self.metrics["checkpoint/save_seconds"] = writing.result()
+        elif isinstance(error, OSError):
             logger.error("no checkpoint was written to %s: %s", self._folder, error)
-        self.metrics["checkpoint/save_seconds"] = time.monotonic() - self._started
-        self._writing = self._snapshot = None
+        else:
+            raise error

@@ -23,6 +23,9 @@ write_configuration() {
     head -c 128 /dev/urandom > "$folder/munge.key"
     chmod 600 "$folder/munge.key"
     mkdir -p "$folder/state"
+    # MPICH names its shared memory after job and step, and a job that is killed leaves it behind: an earlier cluster's job
+    # of the same number would be in the way.
+    first_job="$(($(date +%s) % 60000000 + 1))"
     cat > "$folder/slurm.conf" <<CONF
 ClusterName=local
 SlurmctldHost=$controller(127.0.0.1)
@@ -45,6 +48,7 @@ MpiDefault=pmi2
 KillOnBadExit=1
 KillWait=5
 MinJobAge=3600
+FirstJobId=$first_job
 ReturnToService=2
 JobRequeue=1
 PropagateResourceLimits=NONE

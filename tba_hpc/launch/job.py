@@ -19,7 +19,7 @@ from submitit.local.local import LOCAL_REQUEUE_RETURN_CODE
 from tba_hpc.interruption import END_TIME_VARIABLE, SAVED_EXIT_CODE
 from tba_hpc.launch.command import rank_command
 from tba_hpc.launch.local import local_environment, local_words
-from tba_hpc.launch.slurm import requeue, srun_environment, srun_words
+from tba_hpc.launch.slurm import requeue, srun_words, supervise_srun
 from tba_hpc.launch.supervise import supervise
 from tba_hpc.run_dir import RunDir
 
@@ -63,8 +63,7 @@ class TrainingJob:
     def _run_ranks(self, environment: Mapping[str, str]) -> int:
         command = rank_command(Path(self.config), self.overrides, resume="auto")
         if self.cluster == "slurm":
-            words = srun_words(command, environment, self.mpi, self.srun_args)
-            return supervise(words, srun_environment(environment))
+            return supervise_srun(srun_words(command, environment, self.mpi, self.srun_args), environment)
         end = {END_TIME_VARIABLE: str(int(time.time() + 60 * self.minutes))}
         return supervise(local_words(command, self.ranks, None), local_environment({**environment, **end}))
 

@@ -35,7 +35,7 @@ def run_by_srun(command: Sequence[str], environment: Mapping[str, str]) -> int:
     words = srun_words(command, environment)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(_headline(environment), shlex.join(words[: -len(command)]))
-    code = supervise(words, srun_environment(environment))
+    code = supervise_srun(words, environment)
     if code == SAVED_EXIT_CODE:
         try:
             requeue(environment)
@@ -46,9 +46,23 @@ def run_by_srun(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _headline(environment: Mapping[str, str]) -> str:
-    attempt = int(environment.get("SLURM_RESTART_COUNT") or 0) + 1
     nodes = environment.get("SLURM_JOB_NODELIST", "?")
-    return f"job {job_name(environment)}, attempt {attempt}, on {nodes}:"
+    return f"job {job_name(environment)}, attempt {_restarts(environment) + 1}, on {nodes}:"
+
+
+def supervise_srun(words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Runs the srun of `srun_words` to its end and returns its exit code; see `supervise`.
+
+    A job that is requeued counts its steps from 0 again, and MPICH names its shared memory after job and step: ranks
+    would wait forever on what is left of an attempt that was killed. So each attempt takes a step more."""
+    own = srun_environment(environment)
+    for _ in range(_restarts(environment)):
+        supervise(["srun", "--nodes=1", "--ntasks=1", "--mpi=none", "true"], own)
+    return supervise(words, own)
+
+
+def _restarts(environment: Mapping[str, str]) -> int:
+    return int(environment.get("SLURM_RESTART_COUNT") or 0)
 
 
 def srun_words(
@@ -118,7 +132,7 @@ def requeue(environment: Mapping[str, str]) -> None:
     """Has Slurm start this job again, also where its time limit is ending it already. Raises `NotRequeuedError` where
     that is refused, or where someone has cancelled the job, which Slurm would requeue all the same."""
     job, facts = job_name(environment), _facts(environment["SLURM_JOB_ID"])
-    if int(facts.get("Restarts", 0)) > int(environment.get("SLURM_RESTART_COUNT") or 0):
+    if int(facts.get("Restarts", 0)) > _restarts(environment):
         return  # someone, or a preemption, was faster
     if facts.get("JobState") in ("COMPLETING", "CANCELLED") and facts.get("Reason") != "TimeLimit":
         raise NotRequeuedError(f"job {job} was cancelled, so it is not requeued. {_BY_HAND}")

@@ -31,7 +31,11 @@ def runs(run_mpi, tiny_run, tmp_path_factory):
     """The run_dir of each run."""
     folder = tmp_path_factory.mktemp("synchronous")
     plan = [
-        (ranks, [*COMMON, f"run_dir={folder / name}", *overrides, *(IMPATIENT if name == "long evaluation" else [])])
+        {
+            "ranks": ranks,
+            "run_dir": str(folder / name),
+            "overrides": [*COMMON, *overrides, *(IMPATIENT if name == "long evaluation" else [])],
+        }
         for name, (ranks, overrides) in RUNS.items()
     ]
     job = run_mpi("several_runs", 4, tiny_run, json.dumps(plan), seconds=200)

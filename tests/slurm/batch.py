@@ -32,7 +32,9 @@ class Batch:
         return self.call("sbatch", "--parsable", *words).strip()
 
     def state(self, job: str) -> str:
-        return self.call("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", job).strip()
+        """That of all its components, if it has one."""
+        states = self.call("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", job).split()
+        return "/".join(sorted(set(states)))
 
     def wait(self, job: str, log: Path, seconds: float = 100) -> str:
         """The state in which the job ends, at which it is not to be requeued any more."""

@@ -1,4 +1,4 @@
-"""Runs as batch jobs: over nodes, interrupted in every way there is, and from a program. Few, as each start of four ranks
+"""Runs as batch jobs: over nodes, interrupted in every way there is, and from a program. Few, as a start of four ranks
 takes long on two cores."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def words(tiny_model: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def limited(batch: Batch, words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """A job of one minute, submitted before the others and left alone: its run takes longer. It has nodes of its own."""
+    """A job of one minute whose run takes longer, submitted before the others and left alone on nodes of its own."""
     folder = tmp_path_factory.mktemp("limited")
     own = [f"run_dir={folder / 'run'}", "trainer.steps=400", "trainer.max_reuse=1", "launch.save_before_end=25"]
     options = ["--time=1", "--signal=B:USR1@1", "--nodelist=n[3-4]", f"--output={folder}/log"]

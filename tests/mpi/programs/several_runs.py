@@ -1,13 +1,17 @@
-"""Runs of one configuration, one after the other: `several_runs.py CONFIG RUNS`, where RUNS is JSON,
-`[[ranks, [override, …]], …]`. Ranks that a run has no use for wait for the next."""
+"""Runs of one configuration, one after the other: `several_runs.py CONFIG RUNS`, where RUNS is JSON, a list of
+`{"ranks": 3, "run_dir": …, "overrides": […], "resume": …, "leave_after": …}`. The last two may be left out; rank 0 of a
+run is asked to save and leave once metrics of so many steps are written. Ranks that a run has no use for wait for the
+next."""
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mpi4py import MPI
 from reporting import meet
@@ -15,8 +19,26 @@ from reporting import meet
 from tba_hpc.distributed.abort import abort_on_error
 
 
-def run_all(config: Path, runs: list[tuple[int, list[str]]]) -> None:
-    from tba_hpc.interruption import Interruption
+class Request:
+    """An `Interruption` that comes when so many steps have been done; never if `steps` is None."""
+
+    def __init__(self, run_dir: Path, steps: int | None) -> None:
+        self._metrics, self._steps = run_dir / "metrics.jsonl", steps
+        self.watching_since = time.time()
+
+    @property
+    def signal(self) -> signal.Signals | None:
+        if self._steps is None or not self._metrics.exists():
+            return None
+        done = len(self._metrics.read_text().splitlines())
+        return signal.SIGUSR1 if done >= self._steps else None
+
+    def __bool__(self) -> bool:
+        return False  # only rank 0 is asked
+
+
+def run_all(config: Path, runs: list[dict[str, Any]]) -> None:
+    from tba_hpc.interruption import SAVED_EXIT_CODE
     from tba_hpc.run import run_rank
     from tba_hpc.tasks import TASKS
     from tba_hpc.tasks.arithmetic import Arithmetic
@@ -39,10 +61,13 @@ def run_all(config: Path, runs: list[tuple[int, list[str]]]) -> None:
 
     TASKS["lengths"], TASKS["slow"] = Lengths, Slow
     world = MPI.COMM_WORLD
-    for ranks, overrides in runs:
+    for run in runs:
+        ranks, run_dir, leave_after = run["ranks"], Path(run["run_dir"]), run.get("leave_after")
         comm = world.Split(0 if world.rank < ranks else 1, world.rank)
         if world.rank < ranks:
-            assert run_rank(comm, config, overrides, False, None, Interruption()) == 0
+            overrides = [f"run_dir={run_dir}", *run["overrides"]]
+            code = run_rank(comm, config, overrides, False, run.get("resume"), Request(run_dir, leave_after))
+            assert code == (SAVED_EXIT_CODE if leave_after and world.rank == 0 else 0)
         meet(world)
 
 

@@ -35,6 +35,7 @@ def launched(monkeypatch):
             return code
 
         monkeypatch.setattr(module, "supervise", supervise)
+        monkeypatch.setattr(module, "supervise_srun", supervise)
         return seen
 
     monkeypatch.setenv("SLURM_JOB_ID", "17")
@@ -49,7 +50,7 @@ def test_ranks_are_started_by_srun_and_go_on_from_the_newest_checkpoint(job, lau
     seen = launched(0)
     assert job("slurm")() == {"steps": 6}
     assert seen["words"] == ["srun", "--kill-on-bad-exit=1", "--mpi=pmix", "-l", *RANK]
-    assert seen["environment"][END_TIME_VARIABLE] == "2000000000"
+    assert seen["environment"]["SLURM_JOB_ID"] == "17"
 
 
 def test_on_this_machine_by_mpiexec_with_the_end_of_this_attempt(job, launched, monkeypatch):

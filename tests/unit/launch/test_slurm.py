@@ -14,6 +14,7 @@ from tba_hpc.launch.slurm import (
     run_by_srun,
     srun_environment,
     srun_words,
+    supervise_srun,
 )
 from tba_hpc.settings import ConfigError
 
@@ -140,6 +141,15 @@ def test_a_refusal_of_slurm_tells_how_to_go_on_by_hand(scontrol):
         NotRequeuedError, match=r"did not requeue job 17 \(slurm_requeue error: .*\)\. .* --resume auto"
     ):
         requeue(JOB)
+
+
+@pytest.mark.parametrize(("restarts", "steps_before"), [("", 0), ("2", 2)])
+def test_no_two_attempts_of_a_job_have_the_same_step_number(monkeypatch, restarts, steps_before):
+    calls = []
+    monkeypatch.setattr(module, "supervise", lambda words, environment: calls.append(words) or 7)
+    assert supervise_srun(["srun", *COMMAND], JOB | {"SLURM_RESTART_COUNT": restarts}) == 7
+    assert [words[-1] for words in calls[:-1]] == ["true"] * steps_before
+    assert calls[-1] == ["srun", *COMMAND]
 
 
 @pytest.fixture

@@ -1,0 +1,180 @@
+"""Saving beside training, with an engine and a buffer that are a few lines each."""
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from tiny import tiny_settings
+
+from tba_hpc.checkpoint import CheckpointState, PromptState, list_checkpoints, verify_checkpoint
+from tba_hpc.checkpointer import Checkpointer
+from tba_hpc.config import RunConfig
+from tba_hpc.prompts import PromptOrder
+from tba_hpc.settings import validate
+
+
+class Engine:
+    def __init__(self) -> None:
+        self.weight = torch.zeros(3)
+
+    def state(self):
+        return {"weights/a": self.weight}
+
+    def save_pretrained(self, path: Path, tokenizer, state) -> None:
+        path.mkdir()
+        (path / "model").write_text(str(state["weights/a"].tolist()))
+
+
+class Buffer:
+    """Writes when `may_write` is set; what went on is in `events`."""
+
+    def __init__(self) -> None:
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.events: list[str] = []
+        self.error: Exception | None = None
+
+    def snapshot(self):
+        self.events.append("snapshot")
+        return SimpleNamespace(write=self.write, release=lambda: self.events.append("release"))
+
+    def write(self, folder: Path) -> None:
+        assert self.may_write.wait(30)
+        if self.error:
+            raise self.error
+        (folder / "index.h5").touch()
+        self.events.append("written")
+
+
+@pytest.fixture
+def make(tmp_path):
+    def make(first_step=0, **checkpoint):
+        settings = tiny_settings("model", tmp_path) | {"checkpoint": {"every_steps": 3} | checkpoint}
+        config = validate(RunConfig, settings, "")
+        engine, buffer = Engine(), Buffer()
+        new = CheckpointState.of_new_run(PromptState.of(PromptOrder.of(9, 0), [0]))
+        subject = Checkpointer(
+            config, tmp_path, engine, None, buffer, lambda step: new.model_copy(update={"step": step}), first_step
+        )
+        return subject, engine, buffer
+
+    return make
+
+
+def steps(folder: Path) -> list[int]:
+    return sorted(verify_checkpoint(path).state().step for path in list_checkpoints(folder))
+
+
+def finish(subject: Checkpointer, folder: Path, n: int) -> None:
+    """Waits until there are so many checkpoints, as training would: step by step."""
+    deadline = threading.Event()
+    for _ in range(1000):
+        if len(list_checkpoints(folder)) == n and not subject.saving:
+            return
+        subject.step_done(0)
+        deadline.wait(0.01)
+    pytest.fail(f"{n} checkpoints did not come about")
+
+
+def test_a_save_begins_at_each_multiple_of_the_steps_between_two(make, tmp_path):
+    subject, _, buffer = make(keep_last=9)
+    for step in range(1, 8):
+        subject.step_done(step)
+        finish(subject, tmp_path, step // 3)
+    assert steps(tmp_path) == [3, 6]
+    assert buffer.events == ["snapshot", "written", "release"] * 2
+    assert subject.metrics["checkpoint/save_seconds"] >= subject.metrics["checkpoint/copy_seconds"] > 0
+
+
+def test_where_steps_are_skipped_a_save_follows_as_soon_as_it_may(make, tmp_path):
+    """As in synchronous mode, where a run may be saved after every k-th step only."""
+    subject, _, _ = make(first_step=2, keep_last=9)
+    for step, saved in ((4, 1), (6, 2), (8, 2), (10, 3)):
+        subject.step_done(step)
+        finish(subject, tmp_path, saved)
+    assert steps(tmp_path) == [4, 6, 10]
+
+
+def test_what_is_saved_is_the_state_of_the_step_not_of_the_moment_of_writing(make, tmp_path):
+    subject, engine, buffer = make()
+    buffer.may_write.clear()
+    engine.weight.fill_(3)
+    subject.step_done(3)
+    engine.weight.fill_(4)
+    buffer.may_write.set()
+    finish(subject, tmp_path, 1)
+    (path,) = list_checkpoints(tmp_path)
+    assert verify_checkpoint(path).tensors()["weights/a"].tolist() == [3, 3, 3]
+    assert (path / "policy" / "model").read_text() == "[3.0, 3.0, 3.0]"
+
+
+def test_training_goes_on_while_a_save_is_written_and_the_next_one_waits_for_it(make, tmp_path):
+    subject, _, buffer = make(keep_last=9)
+    buffer.may_write.clear()
+    for step in range(1, 9):
+        subject.step_done(step)
+    assert buffer.events == ["snapshot"]
+    assert steps(tmp_path) == []
+    buffer.may_write.set()
+    subject.save_last(9)
+    assert steps(tmp_path) == [3, 9]
+    assert buffer.events == ["snapshot", "written", "release"] * 2
+
+
+def test_a_failed_save_is_logged_and_the_next_may_succeed(make, tmp_path, caplog):
+    subject, _, buffer = make()
+    buffer.error = OSError(28, "No space left on device")
+    subject.step_done(3)
+    for _ in range(1000):
+        subject.step_done(4)
+        if not subject.saving:
+            break
+        threading.Event().wait(0.01)
+    assert "No space left on device" in caplog.text
+    assert buffer.events == ["snapshot", "release"]
+    assert list(tmp_path.iterdir()) == []
+    buffer.error = None
+    subject.step_done(6)
+    finish(subject, tmp_path, 1)
+    assert steps(tmp_path) == [6]
+
+
+def test_what_is_no_failure_of_the_file_system_is_raised(make):
+    subject, _, buffer = make()
+    buffer.error = KeyError("a bug")
+    with pytest.raises(KeyError, match="a bug"):
+        subject.save_last(3)
+    assert buffer.events == ["snapshot", "release"]
+
+
+def test_the_last_save_must_succeed(make):
+    subject, _, buffer = make()
+    buffer.error = OSError(28, "No space left on device")
+    with pytest.raises(OSError, match="No space left"):
+        subject.save_last(2)
+    assert buffer.events == ["snapshot", "release"]
+
+
+def test_the_last_save_has_a_bound(make):
+    subject, _, buffer = make(timeout_seconds=0.1)
+    buffer.may_write.clear()
+    with pytest.raises(TimeoutError, match=r"writing a checkpoint to .* took more than 0 s"):
+        subject.save_last(2)
+    buffer.may_write.set()
+
+
+def test_without_periodic_saves_there_is_the_last_one(make, tmp_path):
+    subject, _, _ = make(every_steps=None)
+    for step in range(1, 10):
+        subject.step_done(step)
+    subject.save_last(10)
+    assert steps(tmp_path) == [10]
+
+
+def test_old_checkpoints_go(make, tmp_path):
+    subject, _, _ = make(keep_last=1, pin_every=6)
+    for step in (3, 6, 9, 12, 15):
+        subject.save_last(step)
+    assert steps(tmp_path) == [6, 12, 15]

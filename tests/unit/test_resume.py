@@ -1,0 +1,243 @@
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny import tiny_settings
+
+from tba_hpc.checkpoint import Checkpoint as Saved
+from tba_hpc.checkpoint import CheckpointState, PromptState, write_checkpoint
+from tba_hpc.config import RunConfig, to_yaml
+from tba_hpc.prompts import PromptOrder
+from tba_hpc.resume import AUTO, divide_prompts, prepare_start
+from tba_hpc.run_dir import RunDir
+from tba_hpc.settings import ConfigError, validate
+
+SIZE = 40
+PROMPTS = PromptState.of(PromptOrder.of(SIZE, 3), [4, 8, 5])
+
+
+@pytest.fixture
+def make(tmp_path):
+    """A configuration of a run in `tmp_path / "run"`; changes are by dotted path."""
+
+    def make(**changes):
+        settings = tiny_settings("model", tmp_path / "run")
+        for key, value in changes.items():
+            *path, last = key.split("__")
+            place = settings
+            for part in path:
+                place = place.setdefault(part, {})
+            place[last] = value
+        return validate(RunConfig, settings, "")
+
+    return make
+
+
+def save(config: RunConfig, step: int) -> Path:
+    """A checkpoint of a run with this configuration."""
+    state = CheckpointState.of_new_run(PROMPTS).model_copy(update={"step": step})
+    return write_checkpoint(
+        RunDir(config.run_dir).checkpoints, step, lambda folder: Saved(folder).write_state(state, to_yaml(config), {})
+    )
+
+
+def attempt(config, resume=AUTO, overwrite=False, n_prompts=SIZE):
+    """As an attempt begins that then leaves a log."""
+    start = prepare_start(config, resume, overwrite, n_prompts)
+    if start:
+        (RunDir(config.run_dir).logs / f"rank_0.attempt_{start.attempt}.log").touch()
+    return start
+
+
+def test_without_a_checkpoint_auto_begins_a_run(make):
+    start = attempt(make())
+    assert (start.attempt, start.checkpoint, start.open()) == (1, None, None)
+    assert RunDir(make().run_dir).config.exists()
+
+
+def test_an_attempt_that_died_before_its_first_checkpoint_is_begun_again(make):
+    config = make()
+    attempt(config)
+    RunDir(config.run_dir).metrics.write_text('{"step": 1}\n')
+    with pytest.raises(ConfigError, match="already holds a run"):
+        attempt(config, resume=None)
+    start = attempt(config)
+    assert (start.attempt, start.checkpoint) == (2, None)
+    assert not RunDir(config.run_dir).metrics.exists()
+    assert [log.name for log in RunDir(config.run_dir).logs.iterdir()] != []
+
+
+def test_auto_goes_on_from_the_newest_checkpoint(make):
+    config = make()
+    attempt(config)
+    paths = [save(config, step) for step in (2, 4)]
+    RunDir(config.run_dir).metrics.write_text("".join(f'{{"step": {step}}}\n' for step in range(1, 7)))
+    start = attempt(config)
+    assert (start.attempt, start.checkpoint) == (2, paths[1])
+    assert start.open().state().step == 4
+    assert len(RunDir(config.run_dir).metrics.read_text().splitlines()) == 4
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_it_used(make, caplog):
+    config = make()
+    attempt(config)
+    older, newer = save(config, 2), save(config, 4)
+    (newer / "state.json").write_text("{}")
+    assert attempt(config).checkpoint == older
+    assert "state.json is not as it was written" in caplog.text
+    assert sorted(path.name for path in older.parent.iterdir()) == ["step_00000002", "step_00000004.set-aside"]
+
+
+def test_a_run_that_has_finished_is_left_as_it_is(make):
+    config = make()
+    attempt(config)
+    save(config, 6)
+    RunDir(config.run_dir).write_report("{}")
+    assert attempt(config) is None
+    assert RunDir(config.run_dir).report.exists()
+
+
+def test_a_finished_run_may_get_more_steps(make):
+    config = make()
+    attempt(config)
+    path = save(config, 6)
+    RunDir(config.run_dir).write_report("{}")
+    assert attempt(make(trainer__steps=9)).checkpoint == path
+    assert not RunDir(config.run_dir).report.exists()
+
+
+def test_a_run_that_died_after_its_last_step_is_brought_to_its_end(make):
+    config = make()
+    attempt(config)
+    path = save(config, 6)
+    assert attempt(config).checkpoint == path
+
+
+def test_a_checkpoint_of_another_run_may_begin_a_new_one(make, tmp_path):
+    config = make()
+    attempt(config)
+    path = save(config, 4)
+    other = make(run_dir=str(tmp_path / "other"))
+    start = attempt(other, resume=str(path))
+    assert (start.attempt, start.checkpoint) == (1, path)
+    RunDir(other.run_dir).metrics.touch()
+    with pytest.raises(ConfigError, match="already holds a run"):
+        attempt(other, resume=str(path))
+
+
+def test_a_checkpoint_that_is_named_must_be_good(make, tmp_path):
+    config = make()
+    attempt(config)
+    path = save(config, 4)
+    with pytest.raises(ConfigError, match=r"--resume .*missing has no manifest.json"):
+        attempt(config, resume=str(tmp_path / "missing"))
+    (path / "config.yaml").unlink()
+    with pytest.raises(ConfigError, match=r"--resume .*config.yaml cannot be read: No such file"):
+        attempt(config, resume=str(path))
+
+
+FIXED = {
+    "seed": 4,
+    "schedule": "synchronous",
+    "model.path": "other",
+    "model.reference": "other",
+    "model.dtype": "bfloat16",
+    "task.options": {"max_operand": 5},
+    "rollout.temperature": 0.5,
+    "buffer.deduplicate": False,
+}
+
+
+@pytest.mark.parametrize("key", FIXED)
+def test_what_cannot_change_is_refused_with_both_values(make, key):
+    config = make()
+    attempt(config)
+    save(config, 4)
+    before = sorted(config.run_dir.rglob("*"))
+    changed = make(**{key.replace(".", "__"): FIXED[key]})
+    saved, now = (
+        yaml.safe_load(to_yaml(settings)) if "." not in key else yaml.safe_load(to_yaml(settings))[key.split(".")[0]]
+        for settings in (config, changed)
+    )
+    name = key.split(".")[-1]
+    with pytest.raises(ConfigError) as refusal:
+        attempt(changed)
+    assert f"{key} was {saved[name]!r} and is now {now[name]!r}" in str(refusal.value)
+    assert "set them back, or start another run in another run_dir" in str(refusal.value)
+    assert sorted(config.run_dir.rglob("*")) == before
+
+
+def test_another_task_size_is_refused_with_both_values(make):
+    config = make()
+    attempt(config)
+    save(config, 4)
+    with pytest.raises(ConfigError, match="the task had 40 training prompts and now has 41"):
+        attempt(config, n_prompts=41)
+
+
+FREE = {
+    "trainer__steps": 50,
+    "distributed__trainers": 2,
+    "distributed__timeout_seconds": 5,
+    "buffer__memory_limit": "1kB",
+    "buffer__capacity": 500,
+    "trainer__micro_batch_tokens": 64,
+    "trainer__sync_every": 3,
+    "checkpoint__every_steps": 7,
+    "logging__samples": 0,
+}
+
+
+@pytest.mark.parametrize("key", FREE)
+def test_other_settings_may_change(make, key):
+    attempt(make())
+    path = save(make(), 4)
+    assert attempt(make(**{key: FREE[key]})).checkpoint == path
+    assert attempt(make()).attempt == 3
+
+
+def test_a_synchronous_run_keeps_the_rhythm_of_its_syncs(make):
+    config = make(schedule="synchronous")
+    attempt(config)
+    save(config, 4)
+    with pytest.raises(ConfigError, match=r"trainer.sync_every was 2 and is now 3"):
+        attempt(make(schedule="synchronous", trainer__sync_every=3))
+
+
+def test_a_synchronous_run_that_ended_between_two_syncs_is_not_extended(make):
+    config = make(schedule="synchronous", trainer__steps=5)
+    attempt(config)
+    save(config, 5)
+    with pytest.raises(ConfigError, match="ended after step 5, between two syncs"):
+        attempt(make(schedule="synchronous", trainer__steps=9))
+    assert attempt(config).checkpoint
+
+
+def test_what_a_crash_left_behind_is_cleared_away(make):
+    config = make()
+    attempt(config)
+    path = save(config, 4)
+    (path.parent / "step_00000006.tmp").mkdir()
+    attempt(config)
+    assert [entry.name for entry in path.parent.iterdir()] == ["step_00000004"]
+
+
+def test_a_new_run_divides_the_prompts_among_its_searchers():
+    order, taken = divide_prompts(None, SIZE, 3, 2)
+    assert taken == [0, 0]
+    assert order.share(0, 2).take(SIZE) == PromptOrder.of(SIZE, 3).share(0, 2).take(SIZE)
+
+
+def test_as_many_searchers_as_before_go_on_with_their_shares():
+    state = CheckpointState.of_new_run(PROMPTS)
+    order, taken = divide_prompts(state, SIZE, 3, 3)
+    assert list(taken) == [4, 8, 5]
+    assert order.division == 0
+
+
+@pytest.mark.parametrize("n_searchers", [1, 2, 4])
+def test_another_number_of_searchers_divides_what_is_left(n_searchers):
+    state = CheckpointState.of_new_run(PROMPTS)
+    order, taken = divide_prompts(state, SIZE, 3, n_searchers)
+    assert taken == [0] * n_searchers
+    assert (len(order.backlog), order.epoch, order.division) == (SIZE - 17, 1, 1)
