@@ -87,6 +87,8 @@ class CheckpointState(Settings):
     """Trajectories that have arrived, duplicates included."""
     duplicates: NonNegativeInt
     train_seconds: NonNegativeFloat
+    """Over all attempts, evaluations and start-up left out."""
+    total_seconds: NonNegativeFloat
     """Over all attempts."""
     accuracy_before: Accuracy | None
     """Before training; None if there was no evaluation."""
@@ -100,6 +102,7 @@ class CheckpointState(Settings):
             received=0,
             duplicates=0,
             train_seconds=0.0,
+            total_seconds=0.0,
             accuracy_before=None,
         )
 

@@ -117,8 +117,8 @@ class Checkpointer:
             logger.warning("old checkpoints in %s are not all removed: %s", self._folder, error)
 
     def _look_after_writing(self) -> None:
-        """Once a save has come to its end: what was kept for it is let go, and a failure of the file system told. Raises
-        any other."""
+        """Once a save has come to its end: what was kept for it is let go, and a failure of the file system told. Any
+        other is raised."""
         if self._writing is None or not self._writing.done():
             return
         assert self._snapshot is not None

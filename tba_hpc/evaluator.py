@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,26 +45,32 @@ class EvaluationResult:
         return Accuracy(sum(record.correct for record in self.records), len(self.records))
 
 
+class EvaluationStoppedError(Exception):
+    """The run was asked to leave before the last answer."""
+
+
 def evaluate(
     engine: RolloutEngine,
     task: Task[Any],
     tokenizer: PreTrainedTokenizerBase,
-    split: Split,
-    problems: int,
-    batch_size: int,
+    settings: EvaluationConfig,
     max_prompt_tokens: int,
     max_response_tokens: int,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> EvaluationResult:
-    """Answers the first `problems` of a split, or all of it if `problems` is 0 or more than it has, `batch_size` at
-    a time. Raises `ValueError` for a negative number of problems, a split without any, or a prompt that is too long."""
-    if problems < 0 or batch_size < 1:
-        raise ValueError(f"problems = {problems} must be at least 0 and batch_size = {batch_size} at least 1")
-    prompts = [task.prompt(split, i) for i in range(number_of_problems(task, split, problems))]
+    """Answers the first `settings.problems` of a split, or all of it if that is 0 or more than it has. Raises
+    `EvaluationStoppedError` once `should_stop` is true; `ConfigError` for a split without problems; `ValueError` for a
+    prompt that is too long."""
+    n_problems = number_of_problems(task, settings.split, settings.problems)
+    prompts = [task.prompt(settings.split, i) for i in range(n_problems)]
     params = SamplingParams(samples=1, max_tokens=max_response_tokens, temperature=0.0)
     tokens = encode_prompts(tokenizer, prompts, max_prompt_tokens)
     rollouts: list[Rollout] = []
-    for start in range(0, len(prompts), batch_size):
-        rollouts += [only for (only,) in engine.generate(tokens[start : start + batch_size], params)]
+    for start in range(0, len(prompts), settings.batch_size):
+        groups = engine.generate(tokens[start : start + settings.batch_size], params, should_stop)
+        if should_stop():
+            raise EvaluationStoppedError
+        rollouts += [only for (only,) in groups]
     return EvaluationResult(
         _records(task, prompts, decode_responses(tokenizer, rollouts)),
         mean_response_length=sum(len(rollout.tokens) for rollout in rollouts) / len(rollouts),
@@ -95,9 +101,7 @@ def evaluate_checkpoint(
         HFEngine(model, tokenizer.eos_token_id),
         the_task,
         tokenizer,
-        settings.split,
-        settings.problems,
-        settings.batch_size,
+        settings,
         room,
         max_response_tokens,
     )

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tba_hpc.accuracy import Accuracy
-from tba_hpc.config import RunConfig
+from tba_hpc.checkpoint import CheckpointState
 from tba_hpc.distributed.world import World
 from tba_hpc.replay.buffer import BufferStats
 
@@ -36,28 +36,27 @@ class RunReport:
     @classmethod
     def of(
         cls,
-        config: RunConfig,
         world: World,
-        before: Accuracy | None,
+        trained: CheckpointState,
         after: Accuracy | None,
-        received: int,
         stats: BufferStats,
-        train_seconds: float,
         total_seconds: float,
     ) -> RunReport:
+        """`trained`: as the last step was done."""
+        before = trained.accuracy_before
         return cls(
             accuracy_before=before.share if before else None,
             accuracy_after=after.share if after else None,
             interval_before=before.interval if before else None,
             interval_after=after.interval if after else None,
             problems=after.problems if after else 0,
-            steps=config.trainer.steps,
+            steps=trained.step,
             trainers=world.n_trainers,
             searchers=world.n_searchers,
-            trajectories_received=received,
+            trajectories_received=trained.received,
             trajectories_in_ram=stats.in_ram,
             trajectories_on_disk=stats.on_disk,
-            train_seconds=train_seconds,
+            train_seconds=trained.train_seconds,
             total_seconds=total_seconds,
         )
 

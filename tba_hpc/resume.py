@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from tba_hpc.checkpoint import (
     Checkpoint,
     CheckpointError,
     CheckpointState,
+    PromptState,
     clear_leftovers,
     newest_checkpoint,
     set_aside_newer,
@@ -54,6 +54,14 @@ class Start(Settings):
     def open(self) -> Checkpoint | None:
         """What the run goes on from."""
         return Checkpoint(self.checkpoint) if self.checkpoint else None
+
+    def state(self, n_prompts: int, n_searchers: int) -> CheckpointState:
+        """Where the run stands, with its `n_prompts` training prompts divided among so many searchers."""
+        seed, checkpoint = self.config.seed, self.open()
+        if checkpoint is None:
+            return CheckpointState.of_new_run(PromptState.of(PromptOrder.of(n_prompts, seed), [0] * n_searchers))
+        state = checkpoint.state()
+        return state.model_copy(update={"prompts": _divided(state.prompts, seed, n_searchers)})
 
 
 def prepare_start(config: RunConfig, resume: str | None, overwrite: bool, n_prompts: int) -> Start | None:
@@ -119,14 +127,8 @@ def _at(values: Any, key: str) -> Any:
     return values
 
 
-def divide_prompts(
-    state: CheckpointState | None, n_prompts: int, seed: int, n_searchers: int
-) -> tuple[PromptOrder, Sequence[int]]:
-    """The order of the prompts, and how many each searcher has taken of its share. With another number of searchers
-    than before, what is left is divided among them anew."""
-    if state is None:
-        return PromptOrder.of(n_prompts, seed), [0] * n_searchers
-    order, taken = state.prompts.order(seed), state.prompts.taken
-    if len(taken) == n_searchers:
-        return order, taken
-    return order.after(taken), [0] * n_searchers
+def _divided(prompts: PromptState, seed: int, n_searchers: int) -> PromptState:
+    """Among as many searchers as before the shares stay as they are; among others, what is left is divided anew."""
+    if len(prompts.taken) == n_searchers:
+        return prompts
+    return PromptState.of(prompts.order(seed).after(prompts.taken), [0] * n_searchers)

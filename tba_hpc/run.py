@@ -28,7 +28,7 @@ from tba_hpc.searcher import ReferencePolicy, Searcher
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
 from tba_hpc.trainer import follow
-from tba_hpc.wiring import eos_id, optim_engine, pad_id, prompts_so_far, weight_group
+from tba_hpc.wiring import eos_id, optim_engine, pad_id, weight_group
 
 logger = logging.getLogger(__name__)
 _START_UP_SECONDS = 1800.0  # until the configuration, which has a bound of its own, is known and a checkpoint verified
@@ -110,8 +110,8 @@ def _search(start: Start, world: World, interruption: Interruption) -> None:
     group = weight_group(config, world)
     staged = StagedWeights(FlatWeights(manifest, world.device, config.distributed.bucket_bytes))
     exchange = SearcherExchange(world, staged, manifest.fingerprint, group, config.distributed, interruption.__bool__)
-    order, taken = prompts_so_far(start, task, world.n_searchers)
-    prompts = order.share(world.index, world.n_searchers, taken[world.index])
+    so_far = start.state(task.size("train"), world.n_searchers).prompts
+    prompts = so_far.order(config.seed).share(world.index, world.n_searchers, so_far.taken[world.index])
     Searcher(config, world.index, world.n_searchers, prompts, task, tokenizer, engine, reference, exchange).run()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tba_hpc.accuracy import Accuracy
-from tba_hpc.checkpoint import CheckpointState, PromptState
+from tba_hpc.checkpoint import CheckpointState
 from tba_hpc.checkpointer import Checkpointer
 from tba_hpc.config import RunConfig
 from tba_hpc.departure import Departure
@@ -21,7 +21,7 @@ from tba_hpc.distributed.trainer_exchange import TrainerExchange
 from tba_hpc.distributed.trainer_group import TrainerGroup
 from tba_hpc.distributed.weight_channel import FlatWeights
 from tba_hpc.distributed.world import World, broadcast_text
-from tba_hpc.evaluator import evaluate
+from tba_hpc.evaluator import EvaluationStoppedError, evaluate
 from tba_hpc.intake import Intake, SynchronousIntake
 from tba_hpc.interruption import SAVED_EXIT_CODE, Deadline, Interruption, job_end
 from tba_hpc.metrics import MetricsWriter
@@ -29,6 +29,7 @@ from tba_hpc.models import load_policy, load_tokenizer
 from tba_hpc.monitor import COLUMNS, Monitor
 from tba_hpc.optim.engine import OptimEngine
 from tba_hpc.progress import ProgressDisplay, make_console
+from tba_hpc.record import RunRecord
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.report import RunReport
 from tba_hpc.resume import Start
@@ -37,7 +38,7 @@ from tba_hpc.run_dir import RunDir
 from tba_hpc.tasks import Task, make_task
 from tba_hpc.trainer import Trainer
 from tba_hpc.trajectory import Trajectory
-from tba_hpc.wiring import eos_id, optim_engine, prompts_so_far, weight_group
+from tba_hpc.wiring import eos_id, optim_engine, weight_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,36 +58,23 @@ class _Parts:
     intake: Intake
     state: CheckpointState
     """Where the run stands as this attempt begins."""
+    record: RunRecord
 
 
 def run_leader(start: Start, world: World, interruption: Interruption) -> int:
     """Trainer 0 from start to end. Returns the exit code."""
-    started = time.monotonic()
-    parts = _make_parts(start, world)
-    config, run_dir, console = parts.config, parts.run_dir, make_console()
-    deadline = _deadline(config, interruption)
+    parts, console = _make_parts(start, world), make_console()
+    deadline = _deadline(parts.config, interruption)
+    departure = Departure(interruption, parts.exchange, parts.group, deadline)
     parts.exchange.start()
     parts.exchange.publish(parts.state.step, parts.engine.named_parameters())  # with which the searchers begin
-    first = start.checkpoint is None
-    before = _evaluate(parts) if first else parts.state.accuracy_before
-
-    departure = Departure(interruption, parts.exchange, parts.group, deadline)
-    trainer, train_seconds = _train(
-        parts, parts.state.model_copy(update={"accuracy_before": before}), departure, console
-    )
-    stats = parts.buffer.stats()
+    steps, reason = _train(parts, departure, console)
+    if reason is None:
+        reason = _finish(parts, departure, console)
     parts.buffer.close()
-    if trainer.reason_to_leave:
-        console.print(
-            f"saved after step {trainer.steps_done}, to go on from there: {trainer.reason_to_leave}", soft_wrap=True
-        )
-        return SAVED_EXIT_CODE
-    parts.engine.save_pretrained(run_dir.final, parts.tokenizer)
-    after, seconds = _evaluate(parts), time.monotonic() - started
-    report = RunReport.of(config, world, before, after, parts.intake.received, stats, train_seconds, seconds)
-    run_dir.write_report(json.dumps(report.to_json(), indent=2))
-    report.show(console, config.run_dir)
-    return 0
+    if reason:
+        console.print(f"saved after step {steps}, to go on from there: {reason}", soft_wrap=True, markup=False)
+    return SAVED_EXIT_CODE if reason else 0
 
 
 def _make_parts(start: Start, world: World) -> _Parts:
@@ -101,14 +89,13 @@ def _make_parts(start: Start, world: World) -> _Parts:
     if checkpoint:
         buffer.restore(checkpoint.replay)
     exchange = _exchange(config, world, engine, syncs=buffer.latest_arrival or 0)
-    order, taken = prompts_so_far(start, task, world.n_searchers)
-    prompts = PromptState.of(order, taken)
-    state = (checkpoint.state() if checkpoint else CheckpointState.of_new_run(prompts)).model_copy(
-        update={"prompts": prompts}
-    )
+    state = start.state(task.size("train"), world.n_searchers)
     kind = SynchronousIntake if config.synchronous else Intake
-    intake = kind(config, exchange, buffer, taken, state.received, state.duplicates)
-    return _Parts(config, world, run_dir, task, tokenizer, policy, group, engine, buffer, exchange, intake, state)
+    intake = kind(config, exchange, buffer, state.prompts.taken, state.received, state.duplicates)
+    record = RunRecord(state, intake)
+    return _Parts(
+        config, world, run_dir, task, tokenizer, policy, group, engine, buffer, exchange, intake, state, record
+    )
 
 
 def _exchange(config: RunConfig, world: World, engine: OptimEngine, syncs: int) -> TrainerExchange:
@@ -133,50 +120,65 @@ def _deadline(config: RunConfig, interruption: Interruption) -> Deadline:
     return deadline
 
 
-def _train(parts: _Parts, state: CheckpointState, departure: Departure, console: Console) -> tuple[Trainer, float]:
-    """Trains from `state` on. Returns the trainer, which knows how far it came, and the seconds of training, those of
-    earlier attempts included."""
-    config, intake = parts.config, parts.intake
-    writer = MetricsWriter(parts.run_dir, state.step)
-    display = ProgressDisplay(console, "step", config.trainer.steps, COLUMNS, state.step)
+def _train(parts: _Parts, departure: Departure, console: Console) -> tuple[int, str | None]:
+    """Evaluates the policy before its first step, and trains. Returns the optimizer steps of the run so far, and why it
+    has to leave, if it has to."""
+    config, steps_done = parts.config, parts.state.step
+    if steps_done == 0:
+        with suppress(EvaluationStoppedError):  # training will see the reason, too
+            parts.record.accuracy_before = _evaluate(parts, departure)
+    writer = MetricsWriter(parts.run_dir, steps_done)
+    display = ProgressDisplay(console, "step", config.trainer.steps, COLUMNS, steps_done)
     monitor = Monitor(
-        config.logging, config.rollout, writer, display, parts.buffer, intake, lambda t: _render(t, parts)
+        config.logging, config.rollout, writer, display, parts.buffer, parts.intake, lambda t: _render(t, parts)
     )
-    began = time.monotonic() - state.train_seconds
-
-    def describe(steps: int) -> CheckpointState:
-        changes = {
-            "step": steps,
-            "prompts": state.prompts.model_copy(update={"taken": tuple(intake.prompts_taken.tolist())}),
-            "received": intake.received,
-            "duplicates": intake.duplicates,
-            "train_seconds": time.monotonic() - began,
-        }
-        return state.model_copy(update=changes)
-
     checkpointer = Checkpointer(
-        config, parts.run_dir.checkpoints, parts.engine, parts.tokenizer, parts.buffer, describe, state.step
+        config,
+        parts.run_dir.checkpoints,
+        parts.engine,
+        parts.tokenizer,
+        parts.buffer,
+        parts.record.state,
+        steps_done,
     )
     trainer = Trainer(
         config,
         parts.engine,
         parts.group,
         parts.buffer,
-        intake,
+        parts.intake,
         parts.exchange,
         monitor,
         checkpointer,
         departure,
-        state.step,
+        steps_done,
     )
+    parts.record.begin_training()
     with display:
         trainer.run()
     writer.close()
-    return trainer, time.monotonic() - began
+    return trainer.steps_done, trainer.reason_to_leave
 
 
-def _evaluate(parts: _Parts) -> Accuracy | None:
-    """Greedy accuracy of the trainer's policy on held-out problems; None if the configuration asks for none."""
+def _finish(parts: _Parts, departure: Departure, console: Console) -> str | None:
+    """Saves the trained policy and reports on it. Returns why the run has to leave before that, if it has to."""
+    config, run_dir = parts.config, parts.run_dir
+    trained = parts.record.state(config.trainer.steps)
+    parts.engine.save_pretrained(run_dir.final, parts.tokenizer)
+    try:
+        after = _evaluate(parts, departure)
+    except EvaluationStoppedError:
+        return departure.reason(save_seconds=0)
+    total_seconds = parts.record.state(config.trainer.steps).total_seconds
+    report = RunReport.of(parts.world, trained, after, parts.buffer.stats(), total_seconds)
+    run_dir.write_report(json.dumps(report.to_json(), indent=2))
+    report.show(console, config.run_dir)
+    return None
+
+
+def _evaluate(parts: _Parts, departure: Departure) -> Accuracy | None:
+    """Greedy accuracy of the trainer's policy on held-out problems; None if the configuration asks for none. Raises
+    `EvaluationStoppedError` if the run has to leave meanwhile."""
     settings, rollout, policy = parts.config.evaluation, parts.config.rollout, parts.policy
     if settings.problems == 0:
         return None
@@ -185,11 +187,10 @@ def _evaluate(parts: _Parts) -> Accuracy | None:
         HFEngine(policy, eos_id(parts.tokenizer)),
         parts.task,
         parts.tokenizer,
-        settings.split,
-        settings.problems,
-        settings.batch_size,
+        settings,
         rollout.max_prompt_tokens,
         rollout.max_response_tokens,
+        should_stop=lambda: departure.reason(save_seconds=0) is not None,
     )
     policy.train(training)
     return result.accuracy

@@ -166,14 +166,11 @@ def _step(
 
 
 def _evaluate(setup: _Setup) -> EvaluationResult:
-    settings = setup.config.evaluation
     return evaluate(
         HFEngine(setup.model, setup.tokenizer.eos_token_id),
         setup.task,
         setup.tokenizer,
-        settings.split,
-        settings.problems,
-        settings.batch_size,
+        setup.config.evaluation,
         setup.max_prompt_tokens,
         setup.config.max_response_tokens,
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from torch.distributed import ProcessGroup
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -14,9 +11,7 @@ from tba_hpc.distributed.trainer_group import TrainerGroup
 from tba_hpc.distributed.world import World
 from tba_hpc.objectives import OBJECTIVES
 from tba_hpc.optim.torch_engine import TorchEngine
-from tba_hpc.prompts import PromptOrder
-from tba_hpc.resume import Start, divide_prompts
-from tba_hpc.tasks import Task
+from tba_hpc.resume import Start
 
 
 def weight_group(config: RunConfig, world: World) -> ProcessGroup:
@@ -51,13 +46,6 @@ def optim_engine(
     if checkpoint := start.open():
         engine.load_state(checkpoint.tensors())
     return engine
-
-
-def prompts_so_far(start: Start, task: Task[Any], n_searchers: int) -> tuple[PromptOrder, Sequence[int]]:
-    """The order of the prompts, and how many of its share each searcher has taken before this attempt."""
-    checkpoint = start.open()
-    state = checkpoint.state() if checkpoint else None
-    return divide_prompts(state, task.size("train"), start.config.seed, n_searchers)
 
 
 def eos_id(tokenizer: PreTrainedTokenizerBase) -> int:

@@ -31,6 +31,13 @@ class Batch:
         """Submits from the root of the repository; the id of the job."""
         return self.call("sbatch", "--parsable", *words).strip()
 
+    def fail(self, node: str, job: str, log: Path) -> None:
+        """Takes a node away from a job, and gives it back once the job has lost it."""
+        self.call("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+        wait_until(lambda: self.state(job) != "RUNNING", 60, lambda: read(log))
+        words = ["scontrol", "update", f"nodename={node}", "state=resume"]
+        subprocess.run(words, env=self.environment, check=False, timeout=60)  # refused if it came back by itself
+
     def state(self, job: str) -> str:
         """That of all its components, if it has one."""
         states = self.call("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", job).split()

@@ -35,6 +35,7 @@ STATE = CheckpointState(
     received=72,
     duplicates=3,
     train_seconds=1.5,
+    total_seconds=2.5,
     accuracy_before=Accuracy(3, 8),
 )
 TENSORS = {"weights/a": torch.arange(6.0).reshape(2, 3), "step/a": torch.tensor(7.0)}

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tba_hpc.accuracy import Accuracy
-from tba_hpc.evaluator import evaluate, number_of_problems
+from tba_hpc.config import EvaluationConfig
+from tba_hpc.evaluator import EvaluationStoppedError, evaluate, number_of_problems
 from tba_hpc.rollout.engine import Rollout
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks.arithmetic import Arithmetic
@@ -41,8 +42,9 @@ def operands(text):
     return int(a), int(b)
 
 
-def run(engine, problems=0, batch_size=4):
-    return evaluate(engine, TASK, TOKENIZER, "test", problems, batch_size, 10, 5)
+def run(engine, problems=0, batch_size=4, should_stop=lambda: False):
+    settings = EvaluationConfig(problems=problems, batch_size=batch_size)
+    return evaluate(engine, TASK, TOKENIZER, settings, 10, 5, should_stop)
 
 
 def test_counts_lengths_and_records():
@@ -73,10 +75,11 @@ def test_the_first_problems_are_answered_greedily_in_batches(problems, expected)
     assert {(p.temperature, p.samples, p.max_tokens) for p in engine.params} == {(0.0, 1, 5)}
 
 
-@pytest.mark.parametrize(("problems", "batch_size"), [(-1, 4), (5, 0)])
-def test_nonsense_is_refused(problems, batch_size):
-    with pytest.raises(ValueError, match=f"problems = {problems} .* batch_size = {batch_size}"):
-        run(ScriptedEngine(), problems, batch_size)
+def test_an_evaluation_that_is_asked_to_stop_does_so_after_the_batch_it_is_at():
+    engine = ScriptedEngine()
+    with pytest.raises(EvaluationStoppedError):
+        run(engine, should_stop=lambda: len(engine.batches) == 2)
+    assert len(engine.batches) == 2
 
 
 def test_a_split_without_problems_is_the_users_to_mend():

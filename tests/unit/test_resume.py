@@ -8,7 +8,7 @@ from tba_hpc.checkpoint import Checkpoint as Saved
 from tba_hpc.checkpoint import CheckpointState, PromptState, write_checkpoint
 from tba_hpc.config import RunConfig, to_yaml
 from tba_hpc.prompts import PromptOrder
-from tba_hpc.resume import AUTO, divide_prompts, prepare_start
+from tba_hpc.resume import AUTO, prepare_start
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError, validate
 
@@ -222,22 +222,24 @@ def test_what_a_crash_left_behind_is_cleared_away(make):
     assert [entry.name for entry in path.parent.iterdir()] == ["step_00000004"]
 
 
-def test_a_new_run_divides_the_prompts_among_its_searchers():
-    order, taken = divide_prompts(None, SIZE, 3, 2)
-    assert taken == [0, 0]
-    assert order.share(0, 2).take(SIZE) == PromptOrder.of(SIZE, 3).share(0, 2).take(SIZE)
+def test_a_new_run_divides_the_prompts_among_its_searchers(make):
+    prompts = attempt(make()).state(SIZE, 2).prompts
+    assert prompts.taken == (0, 0)
+    assert prompts.order(3).share(0, 2).take(SIZE) == PromptOrder.of(SIZE, 3).share(0, 2).take(SIZE)
 
 
-def test_as_many_searchers_as_before_go_on_with_their_shares():
-    state = CheckpointState.of_new_run(PROMPTS)
-    order, taken = divide_prompts(state, SIZE, 3, 3)
-    assert list(taken) == [4, 8, 5]
-    assert order.division == 0
+def test_as_many_searchers_as_before_go_on_with_their_shares(make):
+    attempt(make())
+    save(make(), 4)
+    assert attempt(make()).state(SIZE, 3).prompts == PROMPTS
 
 
 @pytest.mark.parametrize("n_searchers", [1, 2, 4])
-def test_another_number_of_searchers_divides_what_is_left(n_searchers):
-    state = CheckpointState.of_new_run(PROMPTS)
-    order, taken = divide_prompts(state, SIZE, 3, n_searchers)
-    assert taken == [0] * n_searchers
+def test_another_number_of_searchers_divides_what_is_left(make, n_searchers):
+    attempt(make())
+    save(make(), 4)
+    state = attempt(make()).state(SIZE, n_searchers)
+    assert state.step == 4
+    assert state.prompts.taken == (0,) * n_searchers
+    order = state.prompts.order(3)
     assert (len(order.backlog), order.epoch, order.division) == (SIZE - 17, 1, 1)
