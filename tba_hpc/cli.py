@@ -169,6 +169,16 @@ def sft(config: ConfigFile, overrides: Overrides = None) -> None:
     console.print(f"{accuracy}saved in {result.checkpoint} after {result.steps} steps", soft_wrap=True, markup=False)
 
 
+@app.command()
+def doctor(
+    run_dir: Annotated[Path, typer.Argument(help="Where runs are to write.")] = Path("runs"),
+) -> None:
+    """Says whether this node can run a job, and what to mend. Under mpirun or srun, whether all its nodes can."""
+    from tba_hpc.doctor.command import run_doctor
+
+    sys.exit(run_doctor(run_dir, Console()))
+
+
 @app.command("eval")
 def evaluate_checkpoint(
     checkpoint: Annotated[str, typer.Argument(help="Folder in Hugging Face format, or hub name.", show_default=False)],

@@ -42,11 +42,11 @@ def words(tiny_model: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def limited(batch: Batch, words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """A job of two minutes whose run takes longer, submitted before the others and left alone on nodes of its own.
+    """A job of three minutes whose run takes longer, submitted before the others and left alone on nodes of its own.
     Slurm's signal comes too late to be what it saves itself for."""
     folder = tmp_path_factory.mktemp("limited")
-    own = [f"run_dir={folder / 'run'}", "trainer.steps=100000", "launch.save_before_end=70"]
-    options = ["--time=2", "--signal=B:USR1@1", "--nodelist=n[3-4]", f"--output={folder}/log"]
+    own = [f"run_dir={folder / 'run'}", "trainer.steps=100000", "launch.save_before_end=100"]
+    options = ["--time=3", "--ntasks-per-node=1", "--signal=B:USR1@1", "--nodelist=n[3-4]", f"--output={folder}/log"]
     return Job(batch.sbatch(*options, SCRIPT, *words, *own), folder / "log", folder / "run")
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tba_hpc.config import ModelConfig, SftConfig, load_sft_config
+from tba_hpc.config import EvaluationConfig, ModelConfig, SftConfig, load_sft_config
 from tba_hpc.evaluator import evaluate
 from tba_hpc.models import load_policy, load_tokenizer
 from tba_hpc.rollout.hf import HFEngine
@@ -68,7 +68,8 @@ def test_the_saved_model_is_the_evaluated_one(tmp_path):
     assert result.checkpoint == tmp_path / "final"
     model, tokenizer = load(result)
     engine = HFEngine(model, tokenizer.eos_token_id)
-    assert evaluate(engine, make_task(settings.task), tokenizer, "test", 100, 8, 13, 3) == result.evaluation
+    some = EvaluationConfig(problems=100, batch_size=8)
+    assert evaluate(engine, make_task(settings.task), tokenizer, some, 13, 3) == result.evaluation
 
 
 def test_reports_every_step_and_evaluates_on_schedule(tmp_path):
@@ -121,6 +122,6 @@ def test_the_checkpoint_in_the_repository_answers_as_its_recipe_says():
     path = str(CONFIGS / "checkpoints" / "arithmetic_sft")
     model, tokenizer = load_policy(path, ModelConfig(path=path), torch.device("cpu")), load_tokenizer(path)
     assert model.config.head_dim == 32
-    engine = HFEngine(model, tokenizer.eos_token_id)
-    result = evaluate(engine, make_task(settings.task), tokenizer, "test", 0, 512, 16, settings.max_response_tokens)
+    engine, everything = HFEngine(model, tokenizer.eos_token_id), EvaluationConfig(problems=0)
+    result = evaluate(engine, make_task(settings.task), tokenizer, everything, 16, settings.max_response_tokens)
     assert result.accuracy.share == pytest.approx(0.59, abs=0.005)
