@@ -32,8 +32,11 @@ class Checkpointer:
         buffer: ReplayBuffer,
         describe: Callable[[int], CheckpointState],
         first_step: int,
+        is_superseded: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`describe` gives the rest of the state after so many steps; `first_step`: with which this attempt begins."""
+        """`describe` gives the rest of the state after so many steps; `first_step`: with which this attempt begins.
+        `is_superseded`: whether a later attempt of the run has begun, as happens where Slurm has given up a node that
+        is only cut off."""
         self._config = config
         self._folder = folder
         self._engine = engine
@@ -41,6 +44,7 @@ class Checkpointer:
         self._buffer = buffer
         self._describe = describe
         self._last = first_step
+        self._is_superseded = is_superseded
         self._writing: Future[float] | None = None
         self._snapshot: ReplaySnapshot | None = None
         self.metrics: dict[str, float] = {}
@@ -82,7 +86,10 @@ class Checkpointer:
             raise TimeoutError(f"writing a checkpoint to {self._folder} took more than {seconds:.0f} s") from error
 
     def _begin(self, steps: int) -> Future[float]:
-        """Copies the state and has it written. The result is how many seconds that has taken from now on."""
+        """Copies the state and has it written. The result is how many seconds that has taken from now on. Raises
+        `RuntimeError` in an attempt that is superseded."""
+        if self._is_superseded():
+            raise RuntimeError(f"a later attempt of this run writes to {self._folder}: this one must not, and ends")
         started = time.monotonic()
         self._last = steps
         state, config_yaml = self._describe(steps), to_yaml(self._config)

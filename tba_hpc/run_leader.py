@@ -59,6 +59,7 @@ class _Parts:
     state: CheckpointState
     """Where the run stands as this attempt begins."""
     record: RunRecord
+    attempt: int
 
 
 def run_leader(start: Start, world: World, interruption: Interruption) -> int:
@@ -92,9 +93,21 @@ def _make_parts(start: Start, world: World) -> _Parts:
     state = start.state(task.size("train"), world.n_searchers)
     kind = SynchronousIntake if config.synchronous else Intake
     intake = kind(config, exchange, buffer, state.prompts.taken, state.received, state.duplicates)
-    record = RunRecord(state, intake)
     return _Parts(
-        config, world, run_dir, task, tokenizer, policy, group, engine, buffer, exchange, intake, state, record
+        config=config,
+        world=world,
+        run_dir=run_dir,
+        task=task,
+        tokenizer=tokenizer,
+        policy=policy,
+        group=group,
+        engine=engine,
+        buffer=buffer,
+        exchange=exchange,
+        intake=intake,
+        state=state,
+        record=RunRecord(state, intake),
+        attempt=start.attempt,
     )
 
 
@@ -140,6 +153,7 @@ def _train(parts: _Parts, departure: Departure, console: Console) -> tuple[int, 
         parts.buffer,
         parts.record.state,
         steps_done,
+        is_superseded=lambda: parts.run_dir.next_attempt() > parts.attempt + 1,
     )
     trainer = Trainer(
         config,

@@ -50,14 +50,13 @@ class Buffer:
 
 @pytest.fixture
 def make(tmp_path):
-    def make(first_step=0, **checkpoint):
+    def make(first_step=0, is_superseded=lambda: False, **checkpoint):
         settings = tiny_settings("model", tmp_path) | {"checkpoint": {"every_steps": 3} | checkpoint}
         config = validate(RunConfig, settings, "")
         engine, buffer = Engine(), Buffer()
         new = CheckpointState.of_new_run(PromptState.of(PromptOrder.of(9, 0), [0]))
-        subject = Checkpointer(
-            config, tmp_path, engine, None, buffer, lambda step: new.model_copy(update={"step": step}), first_step
-        )
+        describe = lambda step: new.model_copy(update={"step": step})  # noqa: E731
+        subject = Checkpointer(config, tmp_path, engine, None, buffer, describe, first_step, is_superseded)
         return subject, engine, buffer
 
     return make
@@ -171,6 +170,17 @@ def test_without_periodic_saves_there_is_the_last_one(make, tmp_path):
         subject.step_done(step)
     subject.save_last(10)
     assert steps(tmp_path) == [10]
+
+
+def test_an_attempt_that_another_has_taken_over_from_writes_no_more(make, tmp_path):
+    superseded = []
+    subject, _, buffer = make(is_superseded=lambda: bool(superseded))
+    subject.save_last(3)
+    superseded.append(True)
+    with pytest.raises(RuntimeError, match="a later attempt of this run writes to"):
+        subject.step_done(6)
+    assert steps(tmp_path) == [3]
+    assert buffer.events == ["snapshot", "written", "release"]
 
 
 def test_old_checkpoints_go(make, tmp_path):
