@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +32,7 @@ from tba_hpc.accuracy import Accuracy
 from tba_hpc.config import CheckpointConfig
 from tba_hpc.prompts import PromptOrder
 from tba_hpc.settings import ConfigError, PositiveInt, Settings, validate
+from tba_hpc.stable_storage import sync
 
 logger = logging.getLogger(__name__)
 
@@ -142,17 +142,17 @@ def write_checkpoint(folder: Path, step: int, fill: Callable[[Path], None]) -> P
         fill(temporary)
         files = _files(temporary)
         for file in files:
-            _sync(file)
+            sync(file)
         manifest = {"format": _FORMAT, "files": {str(f.relative_to(temporary)): _facts(f, temporary) for f in files}}
         (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        _sync(temporary / _MANIFEST)
+        sync(temporary / _MANIFEST)
         for inner in {temporary, *(file.parent for file in files)}:
-            _sync(inner)
+            sync(inner)
         temporary.rename(path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    _sync(folder)
+    sync(folder)
     return path
 
 
@@ -260,12 +260,3 @@ def _digest(file: Path) -> str:
         while chunk := raw.read(2**22):
             state.update(chunk)
     return state.hexdigest()
-
-
-def _sync(path: Path) -> None:
-    """Has a file or folder on stable storage."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

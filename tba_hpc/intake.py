@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tba_hpc.config import RunConfig
 from tba_hpc.distributed.trainer_exchange import Arrival, TrainerExchange
@@ -20,30 +22,29 @@ def _wait_on() -> bool:
     return False
 
 
+@dataclass(slots=True)
+class Arrived:
+    """What has come from the searchers so far, over all attempts of the run."""
+
+    prompts: NDArray[np.int64]
+    """`[n]` prompts whose trajectories have arrived, by searcher, since the work was last divided among them."""
+    trajectories: int
+    """Duplicates included."""
+    duplicates: int
+    """Of these, exact duplicates of one held already."""
+
+
 class Intake:
     """Asynchronous: whatever arrives goes into the buffer at once, and the trainer waits only for the first
     `buffer.start_size` trajectories and where `trainer.max_reuse` bounds how far it may run ahead of the searchers."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        exchange: TrainerExchange,
-        buffer: ReplayBuffer,
-        prompts_taken: Sequence[int],
-        received: int = 0,
-        duplicates: int = 0,
-    ) -> None:
-        """`prompts_taken [n]`, by searcher, and the others are what earlier attempts of the run have counted."""
+    def __init__(self, config: RunConfig, exchange: TrainerExchange, buffer: ReplayBuffer, arrived: Arrived) -> None:
+        """`arrived`: in earlier attempts of the run."""
         self._config = config
         self._exchange = exchange
         self._buffer = buffer
         self._sync = -1
-        self.received = received
-        """Trajectories that have arrived, duplicates included."""
-        self.duplicates = duplicates
-        """Of these, exact duplicates of one held already."""
-        self.prompts_taken = np.array(prompts_taken, np.int64)
-        """`[n]` prompts whose trajectories have arrived, by searcher, since the work was last divided among them."""
+        self.arrived = arrived
         self.last: Arrival | None = None
         """The latest round's arrival, whose headers tell how the searchers are doing."""
         self.latest_sync: list[TrajectoryBatch] = []
@@ -57,7 +58,9 @@ class Intake:
         `give_up`; then the result is None."""
         started = time.monotonic()
         self._take(self._exchange.arrivals())
-        enough = self._wait_until(lambda: self.received >= self._needed(step), f"the data of step {step}", give_up)
+        enough = self._wait_until(
+            lambda: self.arrived.trajectories >= self._needed(step), f"the data of step {step}", give_up
+        )
         return time.monotonic() - started if enough else None
 
     def finish(self) -> None:
@@ -79,14 +82,14 @@ class Intake:
 
     def _count(self, by_searcher: Sequence[TrajectoryBatch], batch: TrajectoryBatch, sync: int) -> None:
         """Takes note of what has arrived: `batch`, all of them together."""
-        self.prompts_taken += [len(part) // self._config.rollout.samples_per_query for part in by_searcher]
+        self.arrived.prompts += [len(part) // self._config.rollout.samples_per_query for part in by_searcher]
         if sync != self._sync:
             self._sync, self.latest_sync = sync, []
         self.latest_sync.append(batch)
-        self.received += len(batch)
+        self.arrived.trajectories += len(batch)
 
     def _add(self, batch: TrajectoryBatch, arrival: int) -> None:
-        self.duplicates += self._buffer.add(batch, arrival).duplicates
+        self.arrived.duplicates += self._buffer.add(batch, arrival).duplicates
 
     def _wait_until(self, enough: Callable[[], bool], what: str, give_up: Callable[[], bool]) -> bool:
         """Returns whether there is enough; if not, it was given up."""
@@ -117,19 +120,11 @@ class SynchronousIntake(Intake):
     The k steps of a sync divide these k·B queries among themselves, each learning from B that no other step does: the
     first on-policy, the last from trajectories k − 1 optimizer steps old."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        exchange: TrainerExchange,
-        buffer: ReplayBuffer,
-        prompts_taken: Sequence[int],
-        received: int = 0,
-        duplicates: int = 0,
-    ) -> None:
-        super().__init__(config, exchange, buffer, prompts_taken, received, duplicates)
+    def __init__(self, config: RunConfig, exchange: TrainerExchange, buffer: ReplayBuffer, arrived: Arrived) -> None:
+        super().__init__(config, exchange, buffer, arrived)
         self._per_step = config.trainer.queries_per_batch * config.rollout.samples_per_query
         self._expected = config.trainer.sync_every * self._per_step
-        self._held: list[list[TrajectoryBatch]] = [[] for _ in prompts_taken]
+        self._held: list[list[TrajectoryBatch]] = [[] for _ in arrived.prompts]
         self._fresh = TrajectoryBatch.empty()
 
     def prepare(self, step: int, give_up: Callable[[], bool] = _wait_on) -> float | None:

@@ -102,8 +102,8 @@ class Monitor:
             "buffer/on_disk": stats.on_disk,
             "buffer/evicted": stats.evicted,
             "buffer/lost": stats.lost,
-            "buffer/received": self._intake.received,
-            "buffer/duplicate_share": self._intake.duplicates / max(self._intake.received, 1),
+            "buffer/received": self._intake.arrived.trajectories,
+            "buffer/duplicate_share": self._intake.arrived.duplicates / max(self._intake.arrived.trajectories, 1),
         }
 
     def _searcher_metrics(self) -> dict[str, float]:

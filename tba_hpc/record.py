@@ -6,15 +6,15 @@ import time
 
 from tba_hpc.accuracy import Accuracy
 from tba_hpc.checkpoint import CheckpointState
-from tba_hpc.intake import Intake
+from tba_hpc.intake import Arrived
 
 
 class RunRecord:
     """Goes on from the state in which an attempt began. Time counts from when this is made."""
 
-    def __init__(self, start: CheckpointState, intake: Intake) -> None:
+    def __init__(self, start: CheckpointState, arrived: Arrived) -> None:
         self._start = start
-        self._intake = intake
+        self._arrived = arrived
         self._began = time.monotonic()
         self._train_began: float | None = None
         self.accuracy_before: Accuracy | None = start.accuracy_before
@@ -26,14 +26,14 @@ class RunRecord:
 
     def state(self, steps: int) -> CheckpointState:
         """Where the run stands after so many optimizer steps."""
-        start, intake, now = self._start, self._intake, time.monotonic()
+        start, arrived, now = self._start, self._arrived, time.monotonic()
         trained = 0.0 if self._train_began is None else now - self._train_began
         return CheckpointState(
             step=steps,
             reference_version=start.reference_version,
-            prompts=start.prompts.model_copy(update={"taken": tuple(intake.prompts_taken.tolist())}),
-            received=intake.received,
-            duplicates=intake.duplicates,
+            prompts=start.prompts.model_copy(update={"taken": tuple(arrived.prompts.tolist())}),
+            received=arrived.trajectories,
+            duplicates=arrived.duplicates,
             train_seconds=start.train_seconds + trained,
             total_seconds=start.total_seconds + now - self._began,
             accuracy_before=self.accuracy_before,

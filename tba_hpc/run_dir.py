@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from tba_hpc.settings import ConfigError
+from tba_hpc.stable_storage import replace_file
 
 _MARK = "# The resolved configuration of the run in this folder, written by tba-hpc.\n"
 """First line of a run's configuration. Only where it stands were the files around it written by a run."""
@@ -147,16 +147,6 @@ def _step_of(line: str) -> float:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
         return math.inf
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Writes a file so that at any time either the old or the new one is there as a whole."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _remove(folder: Path, pattern: str) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -22,7 +23,7 @@ from tba_hpc.distributed.trainer_group import TrainerGroup
 from tba_hpc.distributed.weight_channel import FlatWeights
 from tba_hpc.distributed.world import World, broadcast_text
 from tba_hpc.evaluator import EvaluationStoppedError, evaluate
-from tba_hpc.intake import Intake, SynchronousIntake
+from tba_hpc.intake import Arrived, Intake, SynchronousIntake
 from tba_hpc.interruption import SAVED_EXIT_CODE, Deadline, Interruption, job_end
 from tba_hpc.metrics import MetricsWriter
 from tba_hpc.models import load_policy, load_tokenizer
@@ -92,7 +93,8 @@ def _make_parts(start: Start, world: World) -> _Parts:
     exchange = _exchange(config, world, engine, syncs=buffer.latest_arrival or 0)
     state = start.state(task.size("train"), world.n_searchers)
     kind = SynchronousIntake if config.synchronous else Intake
-    intake = kind(config, exchange, buffer, state.prompts.taken, state.received, state.duplicates)
+    arrived = Arrived(np.array(state.prompts.taken), state.received, state.duplicates)
+    intake = kind(config, exchange, buffer, arrived)
     return _Parts(
         config=config,
         world=world,
@@ -106,7 +108,7 @@ def _make_parts(start: Start, world: World) -> _Parts:
         exchange=exchange,
         intake=intake,
         state=state,
-        record=RunRecord(state, intake),
+        record=RunRecord(state, arrived),
         attempt=start.attempt,
     )
 

@@ -32,33 +32,32 @@ def run_by_srun(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
     After `SAVED_EXIT_CODE` the job is requeued; where that cannot be, standard error says how to go on by hand. Raises
     `ConfigError` outside an allocation."""
-    words = srun_words(command, environment)
-    console = Console(soft_wrap=True, highlight=False, markup=False)
-    console.print(_headline(environment), shlex.join(words[: -len(command)]))
-    code = supervise_srun(words, environment)
+    code = supervise_srun(srun_words(command, environment), environment)
     if code == SAVED_EXIT_CODE:
         try:
             requeue(environment)
-            console.print(f"the run has saved itself; job {job_name(environment)} is requeued to go on with it")
+            _say(f"the run has saved itself; job {job_name(environment)} is requeued to go on with it")
         except NotRequeuedError as error:
             show_error(error)
     return code
 
 
-def _headline(environment: Mapping[str, str]) -> str:
-    nodes = environment.get("SLURM_JOB_NODELIST", "?")
-    return f"job {job_name(environment)}, attempt {_restarts(environment) + 1}, on {nodes}:"
-
-
 def supervise_srun(words: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs the srun of `srun_words` to its end and returns its exit code; see `supervise`.
+    """Runs the srun of `srun_words` to its end and returns its exit code; see `supervise`. Its first line of output
+    tells the attempts of a job apart.
 
     A job that is requeued counts its steps from 0 again, and MPICH names its shared memory after job and step: ranks
     would wait forever on what is left of an attempt that was killed. So each attempt takes a step more."""
-    own = srun_environment(environment)
-    for _ in range(_restarts(environment)):
+    own, restarts = srun_environment(environment), _restarts(environment)
+    nodes = environment.get("SLURM_JOB_NODELIST", "?")
+    _say(f"job {job_name(environment)}, attempt {restarts + 1}, on {nodes}: {shlex.join(words)}")
+    for _ in range(restarts):
         supervise(["srun", "--nodes=1", "--ntasks=1", "--mpi=none", "true"], own)
     return supervise(words, own)
+
+
+def _say(text: str) -> None:
+    Console(soft_wrap=True, highlight=False, markup=False).print(text)
 
 
 def _restarts(environment: Mapping[str, str]) -> int:

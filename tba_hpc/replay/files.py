@@ -18,6 +18,8 @@ import h5py
 import xxhash
 from numpy.typing import NDArray
 
+from tba_hpc.stable_storage import sync
+
 TEMPORARY = ".tmp"
 """Ending of the name that a file has while it is being written."""
 
@@ -46,7 +48,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> int:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
+    sync(path.parent)
     return size
 
 
@@ -78,11 +80,3 @@ def link_or_copy(source: Path, target: Path) -> None:
             shutil.copyfileobj(old, new, 2**20)
             new.flush()
             os.fsync(new.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

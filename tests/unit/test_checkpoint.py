@@ -112,7 +112,7 @@ def test_a_crash_at_any_moment_of_a_save_costs_at_most_that_save(tmp_path, monke
 
         return counted
 
-    monkeypatch.setattr(module, "_sync", count(module._sync))
+    monkeypatch.setattr(module, "sync", count(module.sync))
     monkeypatch.setattr(Path, "rename", count(Path.rename))
     monkeypatch.setattr(module.shutil, "rmtree", lambda *_, **__: None)
     crashed = False
@@ -245,7 +245,7 @@ def test_files_are_on_stable_storage_before_the_folder_gets_its_name(tmp_path, m
         events.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
         sync(fd)
 
-    monkeypatch.setattr(module.os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(Path, "rename", lambda *args: (events.append("rename"), rename(*args)))
     write_checkpoint(tmp_path, 7, fill)
     before, after = events[: events.index("rename")], events[events.index("rename") + 1 :]

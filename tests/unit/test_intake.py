@@ -8,7 +8,7 @@ from tiny import tiny_settings
 from tba_hpc.config import RunConfig
 from tba_hpc.distributed.round import HEADER
 from tba_hpc.distributed.trainer_exchange import Arrival
-from tba_hpc.intake import Intake, SynchronousIntake
+from tba_hpc.intake import Arrived, Intake, SynchronousIntake
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.settings import validate
 from tba_hpc.trajectory import Trajectory, TrajectoryBatch
@@ -57,7 +57,7 @@ def make(tmp_path):
         config = validate(RunConfig, settings, "")
         buffer = ReplayBuffer(config.buffer, tmp_path / "buffer", 0)
         kind = SynchronousIntake if synchronous else Intake
-        intake = kind(config, exchange, buffer, [0] * N_SEARCHERS)
+        intake = kind(config, exchange, buffer, Arrived(np.zeros(N_SEARCHERS, np.int64), 0, 0))
         return intake, buffer
 
     return make
@@ -73,7 +73,7 @@ def test_training_starts_when_the_first_trajectories_are_there(make):
     )
     intake, buffer = make(exchange)
     assert intake.prepare(0) >= 0
-    assert len(buffer) == intake.received == 4
+    assert len(buffer) == intake.arrived.trajectories == 4
     assert len(exchange.later) == 1
 
 
@@ -91,13 +91,13 @@ def test_max_reuse_lets_the_trainer_run_ahead_only_so_far(make):
     intake, _ = make(exchange, max_reuse=2)
     for step, needed in [(0, 10), (1, 20), (2, 30), (3, 40)]:  # 16 a step, each twice
         intake.prepare(step)
-        assert intake.received == needed
+        assert intake.arrived.trajectories == needed
 
 
 def test_duplicates_count_as_received(make):
     intake, buffer = make(ScriptedExchange([arrival(1, [1, 2], [3]), arrival(1, [3], [])], []))
     intake.prepare(0)
-    assert (intake.received, intake.duplicates, len(buffer)) == (4, 1, 3)
+    assert (intake.arrived.trajectories, intake.arrived.duplicates, len(buffer)) == (4, 1, 3)
 
 
 def test_what_came_since_the_latest_sync_is_kept_for_the_metrics(make):
@@ -134,7 +134,7 @@ def test_as_long_as_something_comes_the_trainer_waits(make):
     exchange = SlowExchange([], [arrival(1, [serial], []) for serial in range(6)])
     intake, _ = make(exchange, start_size=6)
     intake.prepare(0)  # takes three times the limit
-    assert intake.received == 6
+    assert intake.arrived.trajectories == 6
 
 
 def test_in_synchronous_mode_all_data_of_a_sync_goes_in_at_once_and_by_searcher(make):
@@ -149,7 +149,7 @@ def test_in_synchronous_mode_all_data_of_a_sync_goes_in_at_once_and_by_searcher(
     exchange = ScriptedExchange(pieces[:2], pieces[2:])
     intake, buffer = make(exchange, synchronous=True)
     intake.prepare(0)
-    assert intake.received == 32
+    assert intake.arrived.trajectories == 32
     assert TrajectoryBatch.concatenate(intake.latest_sync).response_tokens.tolist() == first + second
     assert serials(buffer, 16) == first
 
@@ -182,7 +182,7 @@ def test_the_steps_of_a_sync_learn_from_every_fresh_query_once(make, k):
             batch = buffer.sample(4, 4, step, recent_only=True)
             assert sorted(set(batch.trajectories.rows["prompt_id"].tolist())) == fresh[4 * i : 4 * i + 4]
             assert sorted(batch.trajectories.response_tokens.tolist()) == sorted(4 * [0, 1, 2, 3])
-        assert intake.received == len(buffer) == 16 * k * (sync + 1)
+        assert intake.arrived.trajectories == len(buffer) == 16 * k * (sync + 1)
 
 
 @pytest.mark.parametrize("synchronous", [False, True])
@@ -190,9 +190,9 @@ def test_as_long_as_the_trainer_waits_it_is_asked_whether_to_give_up(make, synch
     later = [arrival(1, range(8), []), arrival(1, [], range(8, 24)), arrival(1, range(24, 32), [])]
     intake, _ = make(ScriptedExchange([], later), synchronous=synchronous, start_size=32)
     asked = []
-    assert intake.prepare(0, lambda: bool(asked.append(intake.received))) is not None
+    assert intake.prepare(0, lambda: bool(asked.append(intake.arrived.trajectories))) is not None
     assert len(asked) == 2
-    assert intake.prepare(1, lambda: bool(asked.append(intake.received))) is not None
+    assert intake.prepare(1, lambda: bool(asked.append(intake.arrived.trajectories))) is not None
     assert len(asked) == 2, "nothing was waited for"
 
 
@@ -203,7 +203,7 @@ def test_a_wait_that_is_given_up_leaves_the_step_undone(make, synchronous):
     intake, buffer = make(exchange, synchronous=synchronous, start_size=32)
     assert intake.prepare(0, give_up=lambda: len(exchange.later) == 1) is None
     assert len(buffer) == (0 if synchronous else 24)
-    assert intake.prompts_taken.tolist() == ([0, 0] if synchronous else [2, 4])
+    assert intake.arrived.prompts.tolist() == ([0, 0] if synchronous else [2, 4])
 
 
 @pytest.mark.parametrize("synchronous", [False, True])
@@ -211,15 +211,15 @@ def test_prompts_are_counted_by_searcher_when_their_trajectories_are_taken_in(ma
     exchange = ScriptedExchange([arrival(1, range(16), []), arrival(1, [], range(16, 32))], [])
     intake, _ = make(exchange, synchronous=synchronous)
     intake.prepare(0)
-    assert intake.prompts_taken.tolist() == [4, 4]
+    assert intake.arrived.prompts.tolist() == [4, 4]
 
 
 @pytest.mark.parametrize(("synchronous", "held"), [(False, 8), (True, 0)])
 def test_what_the_last_round_brings_is_taken_in_unless_it_will_be_sampled_again(make, synchronous, held):
     intake, buffer = make(ScriptedExchange([arrival(1, range(8), [])], []), synchronous=synchronous)
     intake.finish()
-    assert len(buffer) == intake.received == held
-    assert intake.prompts_taken.tolist() == [held // 4, 0]
+    assert len(buffer) == intake.arrived.trajectories == held
+    assert intake.arrived.prompts.tolist() == [held // 4, 0]
 
 
 def test_stale_data_in_synchronous_mode_is_a_bug(make):

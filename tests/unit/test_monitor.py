@@ -7,6 +7,7 @@ from tba_hpc import monitor
 from tba_hpc.config import LoggingConfig, RolloutConfig
 from tba_hpc.distributed.round import HEADER
 from tba_hpc.distributed.trainer_exchange import Arrival
+from tba_hpc.intake import Arrived
 from tba_hpc.monitor import COLUMNS, Monitor, SearcherRates, StepReport, batch_metrics, rollout_metrics, staleness
 from tba_hpc.replay.buffer import BufferStats
 from tba_hpc.trajectory import SampledBatch, Trajectory, TrajectoryBatch
@@ -146,7 +147,7 @@ def make_monitor(arrival):
         __len__ = staticmethod(lambda: 5)
 
     latest = [TrajectoryBatch.from_trajectories([trajectory()])]
-    intake = SimpleNamespace(last=arrival, latest_sync=latest, received=10, duplicates=4)
+    intake = SimpleNamespace(last=arrival, latest_sync=latest, arrived=Arrived(np.zeros(2), 10, 4))
     recorder = Recorder()
     settings = LoggingConfig(samples_every=2, samples=3, histograms_every=3)
     render = "reward {0.reward}".format

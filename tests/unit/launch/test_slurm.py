@@ -165,7 +165,9 @@ def srun_returns(monkeypatch):
 def test_each_attempt_has_a_line_in_the_log(srun_returns, capfd):
     srun_returns(0)
     assert run_by_srun(COMMAND, JOB | {"SLURM_RESTART_COUNT": "2", "SLURM_JOB_NODELIST": "n[1-2]"}) == 0
-    assert capfd.readouterr().out == "job 17, attempt 3, on n[1-2]: srun --kill-on-bad-exit=1 --mpi=pmi2\n"
+    assert capfd.readouterr().out == (
+        "job 17, attempt 3, on n[1-2]: srun --kill-on-bad-exit=1 --mpi=pmi2 python -m tba_hpc train 'a b.yaml'\n"
+    )
 
 
 def test_a_run_that_saved_itself_has_its_job_requeued(srun_returns, scontrol, capfd):
