@@ -15,6 +15,7 @@ whenever the job may have died.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
@@ -25,12 +26,14 @@ from pathlib import Path
 import numpy as np
 import xxhash
 from pydantic import NonNegativeFloat, NonNegativeInt
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tba_hpc.accuracy import Accuracy
 from tba_hpc.config import CheckpointConfig
 from tba_hpc.prompts import PromptOrder
+from tba_hpc.replay.files import link_or_copy
 from tba_hpc.settings import ConfigError, PositiveInt, Settings, validate
 from tba_hpc.stable_storage import sync
 
@@ -87,9 +90,11 @@ class CheckpointState(Settings):
     """Trajectories that have arrived, duplicates included."""
     duplicates: NonNegativeInt
     train_seconds: NonNegativeFloat
-    """Over all attempts, evaluations and start-up left out."""
+    """Over all attempts, without evaluations."""
     total_seconds: NonNegativeFloat
-    """Over all attempts."""
+    """Over all attempts, from the time when all ranks have loaded their models."""
+    save_seconds: NonNegativeFloat
+    """How long the save before this one took; 0 where there was none."""
     accuracy_before: Accuracy | None
     """Before training; None if there was no evaluation."""
 
@@ -103,6 +108,7 @@ class CheckpointState(Settings):
             duplicates=0,
             train_seconds=0.0,
             total_seconds=0.0,
+            save_seconds=0.0,
             accuracy_before=None,
         )
 
@@ -119,10 +125,13 @@ class Checkpoint:
         self._tensors = path / "training_state.safetensors"
 
     def write_state(self, state: CheckpointState, config_yaml: str, tensors: Mapping[str, Tensor]) -> None:
-        """`tensors`: what `OptimEngine.state` gives, in memory of their own."""
+        """`tensors`: what `OptimEngine.state` gives, in memory of their own. Raises `OSError`."""
         self._state.write_text(state.model_dump_json(indent=2) + "\n", encoding="utf-8")
         self.config.write_text(config_yaml, encoding="utf-8")
-        save_file(dict(tensors), self._tensors)
+        try:
+            save_file(dict(tensors), self._tensors)
+        except SafetensorError as error:
+            raise OSError(f"{self._tensors} cannot be written: {error}") from error
 
     def state(self) -> CheckpointState:
         return validate(CheckpointState, json.loads(self._state.read_text(encoding="utf-8")), str(self._state))
@@ -184,12 +193,17 @@ def verify_checkpoint(path: Path) -> Checkpoint:
 
 
 def newest_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest one that is complete and undamaged. Those that are not are passed over with a warning."""
+    """The newest one that is complete and undamaged; those that are not are passed over with a warning. None where
+    there is none at all. Raises `CheckpointError` where all there are cannot be used."""
+    problems = []
     for path in list_checkpoints(folder):
         try:
             return verify_checkpoint(path)
         except CheckpointError as error:
             logger.warning("%s; falling back on the checkpoint before it", error)
+            problems.append(str(error))
+    if problems:
+        raise CheckpointError("\n  ".join(["none of the checkpoints can be used:", *problems]))
     return None
 
 
@@ -202,21 +216,43 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 def clear_leftovers(folder: Path) -> None:
     """Removes what a crash in the middle of a save or of a removal left behind."""
-    for path in folder.glob(f"*{_TEMPORARY}"):
+    for path in folder.glob(f"step_*{_TEMPORARY}"):
         shutil.rmtree(path)
 
 
 def set_aside_newer(folder: Path, chosen: Path) -> None:
-    """Renames the checkpoints newer than the chosen one, which the run now leaves behind: damaged ones, and those of a
-    course that is not taken further. They stay for someone to look into."""
+    """Renames the checkpoints newer than the chosen one of the same folder, which the run now leaves behind: damaged
+    ones, and those of a course that is not taken further. They stay for someone to look into."""
     for path in list_checkpoints(folder):
-        if _age(path) <= _age(chosen):
-            break
-        aside = path.with_name(path.name + _SET_ASIDE)
-        if aside.exists():
-            shutil.rmtree(aside)
+        if path.name == chosen.name:
+            return
+        aside = _free_aside(path)
         path.rename(aside)
         logger.warning("%s is set aside as %s: the run goes on from %s", path, aside.name, chosen.name)
+
+
+def _free_aside(path: Path) -> Path:
+    names = (f"{path.name}{_SET_ASIDE}{number}" for number in itertools.chain([""], itertools.count(2)))
+    return next(aside for aside in map(path.with_name, names) if not aside.exists())
+
+
+def is_checkpoint_name(name: str) -> bool:
+    """Whether a run would find a checkpoint by this name again."""
+    return _NAME.fullmatch(name) is not None
+
+
+def adopt_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Gives a run whose checkpoints are in `folder` another run's checkpoint to begin with; its path there. Costs no
+    room where the file system has hard links. Raises `OSError`."""
+
+    def fill(target: Path) -> None:
+        for file in _files(checkpoint.path):
+            if file.name != _MANIFEST:
+                place = target / file.relative_to(checkpoint.path)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                link_or_copy(file, place)
+
+    return write_checkpoint(folder, checkpoint.state().step, fill)
 
 
 def remove_old(folder: Path, config: CheckpointConfig) -> None:

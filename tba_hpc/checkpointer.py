@@ -31,10 +31,10 @@ class Checkpointer:
         tokenizer: PreTrainedTokenizerBase,
         buffer: ReplayBuffer,
         describe: Callable[[int], CheckpointState],
-        first_step: int,
+        first: CheckpointState,
         is_superseded: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`describe` gives the rest of the state after so many steps; `first_step`: with which this attempt begins.
+        """`describe` gives the rest of the state after so many steps; `first`: in which this attempt begins.
         `is_superseded`: whether a later attempt of the run has begun, as happens where Slurm has given up a node that
         is only cut off."""
         self._config = config
@@ -43,7 +43,8 @@ class Checkpointer:
         self._tokenizer = tokenizer
         self._buffer = buffer
         self._describe = describe
-        self._last = first_step
+        self._last = first.step
+        self._save_seconds = first.save_seconds
         self._is_superseded = is_superseded
         self._writing: Future[float] | None = None
         self._snapshot: ReplaySnapshot | None = None
@@ -52,8 +53,8 @@ class Checkpointer:
 
     @property
     def save_seconds(self) -> float:
-        """How long a save takes, as far as is known."""
-        return self.metrics.get("checkpoint/save_seconds", 0.0)
+        """How long `save_last` would take, as far as is known: it first waits for a save that is under way."""
+        return self._save_seconds * (2 if self.saving else 1)
 
     @property
     def saving(self) -> bool:
@@ -62,37 +63,43 @@ class Checkpointer:
 
     def step_done(self, steps: int) -> None:
         """Begins a save if one is due after so many steps; as long as the one before is still being written, it stays
-        due. A failed save is logged; training goes on, and the next may succeed."""
+        due. Only where the checkpoint is to be pinned, training waits. A failed save is logged; training goes on, and
+        the next may succeed."""
         self._look_after_writing()
-        every = self._config.checkpoint.every_steps
-        if every is not None and steps // every > self._last // every and not self._writing:
+        every, pin = self._config.checkpoint.every_steps, self._config.checkpoint.pin_every
+        if every is None or steps // every <= self._last // every:
+            return
+        if pin and steps % pin == 0:
+            self._finish_writing()
+        if not self._writing:
             self._begin(steps)
 
     def save_last(self, steps: int) -> None:
         """Saves and waits for it. Raises `OSError` if it fails, and `TimeoutError`."""
-        if self._writing:
-            self._wait(self._writing)
-            self._look_after_writing()
+        self._finish_writing()
         writing = self._begin(steps)
-        self._wait(writing)
-        self._look_after_writing()
+        self._finish_writing()
         writing.result()
 
-    def _wait(self, writing: Future[float]) -> None:
+    def _finish_writing(self) -> None:
+        """Waits for the save under way, if one is. Raises `TimeoutError`."""
+        if self._writing is None:
+            return
         seconds = self._config.checkpoint.timeout_seconds
         try:
-            writing.exception(seconds)
+            self._writing.exception(seconds)
         except TimeoutError as error:
             raise TimeoutError(f"writing a checkpoint to {self._folder} took more than {seconds:.0f} s") from error
+        self._look_after_writing()
 
     def _begin(self, steps: int) -> Future[float]:
         """Copies the state and has it written. The result is how many seconds that has taken from now on. Raises
         `RuntimeError` in an attempt that is superseded."""
-        if self._is_superseded():
-            raise RuntimeError(f"a later attempt of this run writes to {self._folder}: this one must not, and ends")
+        self._check_not_superseded()
         started = time.monotonic()
         self._last = steps
-        state, config_yaml = self._describe(steps), to_yaml(self._config)
+        state = self._describe(steps).model_copy(update={"save_seconds": self._save_seconds})
+        config_yaml = to_yaml(self._config)
         tensors = {name: tensor.to("cpu", copy=True) for name, tensor in self._engine.state().items()}
         replay = self._snapshot = self._buffer.snapshot()
         self.metrics["checkpoint/copy_seconds"] = time.monotonic() - started
@@ -104,6 +111,7 @@ class Checkpointer:
             self._engine.save_pretrained(checkpoint.policy, self._tokenizer, tensors)
             checkpoint.replay.mkdir()
             replay.write(checkpoint.replay)
+            self._check_not_superseded()
 
         def write() -> None:
             try:
@@ -116,6 +124,10 @@ class Checkpointer:
 
         threading.Thread(target=write, name="checkpoint", daemon=True).start()
         return writing
+
+    def _check_not_superseded(self) -> None:
+        if self._is_superseded():
+            raise RuntimeError(f"a later attempt of this run writes to {self._folder}: this one must not, and ends")
 
     def _remove_old(self) -> None:
         try:
@@ -133,7 +145,7 @@ class Checkpointer:
         writing, self._writing, self._snapshot = self._writing, None, None
         error = writing.exception()
         if error is None:
-            self.metrics["checkpoint/save_seconds"] = writing.result()
+            self.metrics["checkpoint/save_seconds"] = self._save_seconds = writing.result()
         elif isinstance(error, OSError):
             logger.error("no checkpoint was written to %s: %s", self._folder, error)
         else:

@@ -188,7 +188,7 @@ class CheckpointConfig(Settings):
     """Checkpoints of this step and its multiples are pinned: never removed. So is any in whose folder a file `pinned`
     lies."""
     timeout_seconds: PositiveFloat = 1800.0
-    """Longest that the last save of a run may take."""
+    """Longest wait for a checkpoint to be written."""
 
 
 class LaunchConfig(Settings):
@@ -313,7 +313,8 @@ class RunConfig(Settings):
 
         It may meanwhile evaluate, save, wait for a late sync or, in synchronous mode, for the other searchers. These
         have bounds of their own, and trainer 0, who can name the culprit, is to give up first."""
-        return self.evaluation.timeout_seconds + self.checkpoint.timeout_seconds + 6 * self.distributed.timeout_seconds
+        saving = 2 * self.checkpoint.timeout_seconds
+        return self.evaluation.timeout_seconds + saving + 6 * self.distributed.timeout_seconds
 
     @property
     def synchronous(self) -> bool:

@@ -86,8 +86,8 @@ class Deadline:
         self._longest_pause = 0.0
 
     def has_come(self, save_seconds: float) -> bool:
-        """Whether to leave now, given how long a save takes. To be asked again and again: who asks every 20 seconds, at
-        the end of each step, must leave 20 seconds earlier."""
+        """Whether to leave now, given how long a save takes. To be asked again and again: who asks every 20 seconds,
+        between two steps, must leave 20 seconds earlier."""
         now = time.time()
         self._longest_pause = max(self._longest_pause, now - self._last_look)
         self._last_look = now

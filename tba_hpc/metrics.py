@@ -18,11 +18,9 @@ class MetricsWriter:
     `tensorboard/` with the same scalars, histograms and texts."""
 
     def __init__(self, run_dir: RunDir, steps_done: int = 0) -> None:
-        """Of a run that goes on after so many steps, TensorBoard forgets what an attempt that died wrote of later
-        ones."""
+        """TensorBoard forgets what an attempt that died has written of steps after the first `steps_done`."""
         self._jsonl = run_dir.metrics.open("a", encoding="utf-8")
-        purge_from = steps_done + 1 if steps_done else None
-        self._board = SummaryWriter(str(run_dir.tensorboard), flush_secs=10, purge_step=purge_from)
+        self._board = SummaryWriter(str(run_dir.tensorboard), flush_secs=10, purge_step=steps_done + 1)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Every line is flushed, so that a job which dies leaves all of its numbers."""

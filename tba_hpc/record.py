@@ -36,5 +36,6 @@ class RunRecord:
             duplicates=arrived.duplicates,
             train_seconds=start.train_seconds + trained,
             total_seconds=start.total_seconds + now - self._began,
+            save_seconds=start.save_seconds,
             accuracy_before=self.accuracy_before,
         )

@@ -11,7 +11,9 @@ from tba_hpc.checkpoint import (
     CheckpointError,
     CheckpointState,
     PromptState,
+    adopt_checkpoint,
     clear_leftovers,
+    is_checkpoint_name,
     newest_checkpoint,
     set_aside_newer,
     verify_checkpoint,
@@ -41,6 +43,7 @@ _FIXED = (
 )
 """What cannot change without making the trajectories held, or the state of training, those of another run."""
 _FIXED_IF_SYNCHRONOUS = ("trainer.sync_every",)
+_FIXED_IF_REUSE_IS_BOUNDED = ("trainer.batch_size",)
 
 
 class Start(Settings):
@@ -68,38 +71,68 @@ def prepare_start(config: RunConfig, resume: str | None, overwrite: bool, n_prom
     """Finds the checkpoint to go on from, if one is asked for, and leaves the run's folder as this attempt needs it.
     `resume` is `AUTO`, a checkpoint's folder, or None for a fresh start. Returns None if the run has finished already.
 
-    `n_prompts`: size of the training split. Raises `ConfigError` for a checkpoint that cannot be used, a setting that
-    cannot change, and whatever `RunDir` refuses."""
-    run_dir = RunDir(config.run_dir)
-    clear_leftovers(run_dir.checkpoints)
-    checkpoint = None if resume is None else _find(run_dir, resume)
-    if checkpoint is None:
-        run_dir.prepare(to_yaml(config), overwrite or resume == AUTO, config.model.paths, keep_logs=resume == AUTO)
-        return Start(config=config, attempt=run_dir.next_attempt(), checkpoint=None)
-    state = checkpoint.state()
-    _check_compatible(config, checkpoint, state, n_prompts)
-    if checkpoint.path.parent.resolve() != run_dir.checkpoints.resolve():
-        run_dir.prepare(to_yaml(config), overwrite, config.model.paths)
-    elif state.step >= config.trainer.steps and run_dir.report.exists():
-        return None
-    else:
-        set_aside_newer(run_dir.checkpoints, checkpoint.path)
-        run_dir.go_on(to_yaml(config), state.step)
-    return Start(config=config, attempt=run_dir.next_attempt(), checkpoint=checkpoint.path)
-
-
-def _find(run_dir: RunDir, resume: str) -> Checkpoint | None:
-    if resume == AUTO:
-        return newest_checkpoint(run_dir.checkpoints)
+    `n_prompts`: size of the training split. Raises `ConfigError`, and changes nothing, for a checkpoint that cannot be
+    used, a setting that cannot change, and whatever `RunDir` refuses."""
     try:
-        return verify_checkpoint(Path(resume))
+        return _prepare_start(config, RunDir(config.run_dir), resume, overwrite, n_prompts)
     except CheckpointError as error:
         raise ConfigError(f"--resume {resume}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"run_dir = {str(config.run_dir)!r} cannot be prepared: {error}") from error
+
+
+def _prepare_start(
+    config: RunConfig, run_dir: RunDir, resume: str | None, overwrite: bool, n_prompts: int
+) -> Start | None:
+    checkpoint = _find(run_dir, resume)
+    if checkpoint is None:
+        return _begin(config, run_dir, resume, overwrite)
+    state = checkpoint.state()
+    _check_compatible(config, checkpoint, state, n_prompts)
+    if checkpoint.path.parent != run_dir.checkpoints.resolve():
+        return _begin(config, run_dir, resume, overwrite, checkpoint)
+    if state.step >= config.trainer.steps and run_dir.report.exists():
+        return None
+    attempt = run_dir.begin_attempt()
+    clear_leftovers(run_dir.checkpoints)
+    set_aside_newer(run_dir.checkpoints, checkpoint.path)
+    run_dir.go_on(to_yaml(config), state.step)
+    return Start(config=config, attempt=attempt, checkpoint=checkpoint.path)
+
+
+def _find(run_dir: RunDir, resume: str | None) -> Checkpoint | None:
+    """Its path is absolute, without links. Raises `CheckpointError`, and `ConfigError` for one of the run's own that it
+    would not find again."""
+    if resume is None:
+        return None
+    if resume == AUTO:
+        return newest_checkpoint(run_dir.checkpoints.resolve())
+    path = Path(resume).resolve()
+    if path.parent == run_dir.checkpoints.resolve() and path.exists() and not is_checkpoint_name(path.name):
+        raise ConfigError(f"--resume {resume}: give it a name like step_00000100 first, or step_00000100.2")
+    return verify_checkpoint(path)
+
+
+def _begin(
+    config: RunConfig, run_dir: RunDir, resume: str | None, overwrite: bool, checkpoint: Checkpoint | None = None
+) -> Start | None:
+    """The first attempt of a run, or the first after others that came to nothing; with another run's checkpoint, if one
+    is given. None if the run has finished already, and only its checkpoints are gone."""
+    again = resume == AUTO
+    if again and run_dir.report.exists():
+        return None
+    run_dir.prepare(to_yaml(config), overwrite or again, config.model.paths, keep_logs=again)
+    adopted = adopt_checkpoint(run_dir.checkpoints.resolve(), checkpoint) if checkpoint else None
+    return Start(config=config, attempt=run_dir.begin_attempt(), checkpoint=adopted)
 
 
 def _check_compatible(config: RunConfig, checkpoint: Checkpoint, state: CheckpointState, n_prompts: int) -> None:
     saved, now = read_yaml(checkpoint.config), config.model_dump(mode="json")
-    fixed = _FIXED + (_FIXED_IF_SYNCHRONOUS if config.synchronous else ())
+    fixed = [
+        *_FIXED,
+        *(_FIXED_IF_SYNCHRONOUS if config.synchronous else ()),
+        *(_FIXED_IF_REUSE_IS_BOUNDED if config.trainer.max_reuse else ()),
+    ]
     problems = [
         f"{key} was {_at(saved, key)!r} and is now {_at(now, key)!r}"
         for key in fixed

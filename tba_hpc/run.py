@@ -94,6 +94,8 @@ def _agree_on_start(
 def _search(start: Start, world: World, interruption: Interruption) -> None:
     config = start.config
     task = make_task(config.task)
+    so_far = start.state(task.size("train"), world.n_searchers).prompts
+    prompts = so_far.order(config.seed).share(world.index, world.n_searchers, so_far.taken[world.index])
     tokenizer = load_tokenizer(config.model.path)
     policy = load_policy(config.model.path, config.model, world.device)
     engine = HFEngine(policy, eos_id(tokenizer), version=-1)
@@ -110,8 +112,6 @@ def _search(start: Start, world: World, interruption: Interruption) -> None:
     group = weight_group(config, world)
     staged = StagedWeights(FlatWeights(manifest, world.device, config.distributed.bucket_bytes))
     exchange = SearcherExchange(world, staged, manifest.fingerprint, group, config.distributed, interruption.__bool__)
-    so_far = start.state(task.size("train"), world.n_searchers).prompts
-    prompts = so_far.order(config.seed).share(world.index, world.n_searchers, so_far.taken[world.index])
     Searcher(config, world.index, world.n_searchers, prompts, task, tokenizer, engine, reference, exchange).run()
 
 

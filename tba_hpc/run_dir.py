@@ -120,18 +120,35 @@ class RunDir:
         self._clear_segments()
 
     def _clear_segments(self) -> None:
-        _remove(self.segments, "segment-*.h5*")
+        for folder in self.segments.glob("attempt_*"):
+            _remove(folder, "segment-*.h5*")
+        _remove_if_empty(self.segments)
 
-    def next_attempt(self) -> int:
-        """Number of the attempt that would be the next to write logs here."""
+    @property
+    def latest_attempt(self) -> int:
+        """Number of the last attempt that has begun; 0 where there was none."""
         numbers = (_ATTEMPT.search(file.name) for file in self.logs.glob("rank_*.log"))
-        return 1 + max((int(number[1]) for number in numbers if number), default=0)
+        return max((int(number[1]) for number in numbers if number), default=0)
+
+    def begin_attempt(self) -> int:
+        """Number of a new attempt, of which earlier ones that might still be running can now tell."""
+        attempt = self.latest_attempt + 1
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self._log(0, attempt).touch()
+        return attempt
+
+    def _log(self, rank: int, attempt: int) -> Path:
+        return self.logs / f"rank_{rank}.attempt_{attempt}.log"
+
+    def segments_of(self, attempt: int) -> Path:
+        """Where an attempt keeps the segments of its replay buffer: no two of them write to the same folder."""
+        return self.segments / f"attempt_{attempt}"
 
     def log_to_file(self, rank: int, name: str, attempt: int) -> None:
         """Sends this process's log to `logs/rank_N.attempt_M.log`."""
         # Rank 0 has made the folder, but another node may not see it yet on a network file system.
         self.logs.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(self.logs / f"rank_{rank}.attempt_{attempt}.log", encoding="utf-8")
+        handler = logging.FileHandler(self._log(rank, attempt), encoding="utf-8")
         handler.setFormatter(logging.Formatter(f"%(asctime)s {name} %(levelname)s %(name)s: %(message)s"))
         root = logging.getLogger()
         root.addHandler(handler)
@@ -143,6 +160,8 @@ class RunDir:
 
 def _step_of(line: str) -> float:
     """Of a line of metrics; infinite for one that was cut off."""
+    if not line.endswith("\n"):
+        return math.inf
     try:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):

@@ -86,7 +86,7 @@ def _make_parts(start: Start, world: World) -> _Parts:
     task, tokenizer = make_task(config.task), load_tokenizer(config.model.path)
     policy = load_policy(config.model.path, config.model, world.device)
     engine = optim_engine(start, world, group, policy, tokenizer)
-    buffer = ReplayBuffer(config.buffer, run_dir.segments, config.seed)
+    buffer = ReplayBuffer(config.buffer, run_dir.segments_of(start.attempt), config.seed)
     checkpoint = start.open()
     if checkpoint:
         buffer.restore(checkpoint.replay)
@@ -139,7 +139,7 @@ def _train(parts: _Parts, departure: Departure, console: Console) -> tuple[int, 
     """Evaluates the policy before its first step, and trains. Returns the optimizer steps of the run so far, and why it
     has to leave, if it has to."""
     config, steps_done = parts.config, parts.state.step
-    if steps_done == 0:
+    if steps_done == 0 and parts.state.accuracy_before is None:
         with suppress(EvaluationStoppedError):  # training will see the reason, too
             parts.record.accuracy_before = _evaluate(parts, departure)
     writer = MetricsWriter(parts.run_dir, steps_done)
@@ -154,8 +154,8 @@ def _train(parts: _Parts, departure: Departure, console: Console) -> tuple[int, 
         parts.tokenizer,
         parts.buffer,
         parts.record.state,
-        steps_done,
-        is_superseded=lambda: parts.run_dir.next_attempt() > parts.attempt + 1,
+        parts.state,
+        is_superseded=lambda: parts.run_dir.latest_attempt > parts.attempt,
     )
     trainer = Trainer(
         config,

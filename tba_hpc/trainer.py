@@ -6,6 +6,7 @@ Trainer 0 owns the buffer and the exchange; the others get their share of each b
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 
@@ -22,6 +23,7 @@ from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.trajectory import SampledBatch
 
 logger = logging.getLogger(__name__)
+_WATCH_SECONDS = 0.5
 
 
 class Trainer:
@@ -50,16 +52,11 @@ class Trainer:
         self._monitor = monitor
         self._checkpointer = checkpointer
         self._departure = departure
-        self._synced_at = steps_done
+        self._first = self._synced_at = steps_done
         self.steps_done = steps_done
         """Optimizer steps of the run so far."""
         self.reason_to_leave: str | None = None
         """Why the run has to go on in another job, if it has to."""
-
-    def begin(self) -> None:
-        """Sends the first weights, with which searchers start."""
-        self._exchange.start()
-        self._exchange.publish(self.steps_done, self._engine.named_parameters())
 
     def run(self) -> None:
         """Runs the optimizer steps there are to do, unless the run has to leave before, and saves. Waits only where the
@@ -75,7 +72,8 @@ class Trainer:
         self._group.close()
         self._exchange.stop()
         self._intake.finish()
-        self._checkpointer.save_last(self.steps_done)
+        if self.steps_done > self._first or self.reason_to_leave:  # else it is as it was loaded
+            self._checkpointer.save_last(self.steps_done)
 
     def _step(self, step: int, waiting_seconds: float) -> None:
         """Step `step` (0, 1, …), after such a wait for its data."""
@@ -138,12 +136,19 @@ class Trainer:
 def follow(config: RunConfig, engine: OptimEngine, group: TrainerGroup, interrupted: Callable[[], bool]) -> None:
     """The loop of the trainers other than trainer 0, whose batches they wait for; its stop message ends it. They let it
     know when their rank is `interrupted`: has been asked to save and leave."""
+    watch = threading.Thread(target=_tell_when, args=(interrupted, group), name="watch", daemon=True)
+    watch.start()
     while (message := group.receive()) is not None:
         step, total, share = message
         learn(config, engine, step, total, share)
-        if interrupted():
-            group.tell_interrupted()
     group.close()
+
+
+def _tell_when(interrupted: Callable[[], bool], group: TrainerGroup) -> None:
+    """On a thread of its own, as the main thread waits inside a library most of the time."""
+    while not interrupted():
+        time.sleep(_WATCH_SECONDS)
+    group.tell_interrupted()
 
 
 def learn(config: RunConfig, engine: OptimEngine, step: int, total: int, share: SampledBatch) -> dict[str, float]:

@@ -3,9 +3,9 @@ whether anything is lost that a checkpoint had confirmed:
 
     .venv/bin/python tools/crash_test.py --rounds 20
 
-In every other round the moment is in the middle of a save. After each kill the newest checkpoint must be at least as
-new as the newest that was complete before, and hold every trajectory of it; after the next start, metrics must go on
-without a step left out or written twice. The last line is a JSON object with what was counted."""
+Every second kill is in the middle of a save, every fourth while the run is starting or going on. After each the newest
+checkpoint must be at least as new as the newest that was complete before, and hold every trajectory of it; metrics must
+have no step left out or written twice. The last line is a JSON object with what was counted."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from tba_hpc.tasks.arithmetic import Arithmetic
 RANKS = 4
 START_SECONDS = 180.0
 END_SECONDS = 90.0
+MOMENTS = ("training", "saving", "starting", "saving")
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
@@ -47,7 +48,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="crash_test_") as folder:
         crash_test = CrashTest(write_config(Path(folder)), random.Random(arguments.seed))
         for number in range(arguments.rounds):
-            crash_test.round(number, during_a_save=number % 2 == 1)
+            crash_test.round(number, MOMENTS[number % len(MOMENTS)])
         crash_test.finish()
     print(json.dumps(crash_test.counts))
 
@@ -96,30 +97,36 @@ class CrashTest:
         self._path, self._config, self._random = config, load_run_config(config, []), choice
         self._run_dir = RunDir(self._config.run_dir)
         self._held = np.empty((0, 2), np.uint64)
-        self.counts = {"rounds": 0, "killed_during_a_save": 0, "checkpoints_lost": 0, "trajectories_confirmed": 0}
-        self.counts |= {"trajectories_lost": 0, "steps": 0, "steps_missing_or_doubled": 0, "longest_end_seconds": 0.0}
+        self._start_seconds = 10.0
+        self.counts = {"rounds": 0, "killed_during_a_start": 0, "killed_during_a_save": 0, "checkpoints_lost": 0}
+        self.counts |= {"trajectories_confirmed": 0, "trajectories_lost": 0, "steps": 0, "steps_missing_or_doubled": 0}
+        self.counts["longest_end_seconds"] = 0.0
 
-    def round(self, number: int, during_a_save: bool) -> None:
-        """Starts the run, or goes on with it, kills a rank, and looks at what is left."""
-        job, steps_before = self._start([]), self._steps()
-        self._wait(job, lambda: len(self._steps()) > len(steps_before), START_SECONDS, "first new step")
-        if not during_a_save:
+    def round(self, number: int, moment: str) -> None:
+        """Starts the run, or goes on with it, kills a rank at one of `MOMENTS`, and looks at what is left."""
+        rank, steps, job = self._random.randrange(RANKS), len(self._steps()), self._start([])
+        self._wait(job, lambda: pid_of_rank(rank, self._path) is not None, START_SECONDS, f"process of rank {rank}")
+        if moment == "starting":
+            time.sleep(self._random.uniform(0, self._start_seconds))
+        else:
+            started = time.monotonic()
+            self._wait(job, lambda: len(self._steps()) > steps, START_SECONDS, "first new step")
+            self._start_seconds = time.monotonic() - started
             time.sleep(self._random.uniform(0, 4))
-        rank = self._random.randrange(RANKS)
         pid, confirmed = pid_of_rank(rank, self._path), self._confirmed_step()
-        if during_a_save:
+        if moment == "saving":
             self._wait(job, self._saving, START_SECONDS, "save")
         during_a_save = self._saving()
+        if pid is None:
+            sys.exit(f"rank {rank} was gone before it was killed")
         os.kill(pid, signal.SIGKILL)
         seconds = self._end(job)
         self._compare(confirmed)
         self.counts["rounds"] += 1
+        self.counts["killed_during_a_start"] += moment == "starting"
         self.counts["killed_during_a_save"] += during_a_save
         self.counts["longest_end_seconds"] = round(max(self.counts["longest_end_seconds"], seconds), 1)
-        where = "in a save" if during_a_save else "between saves"
-        print(
-            f"round {number + 1}: rank {rank} killed {where}, job over after {seconds:.1f} s; {self.counts}", flush=True
-        )
+        print(f"round {number + 1}: rank {rank} killed, {moment}, over in {seconds:.1f} s; {self.counts}", flush=True)
 
     def finish(self) -> None:
         """Lets the run come to its end."""
@@ -197,8 +204,8 @@ def held_in(checkpoint: Checkpoint, config: RunConfig) -> np.ndarray:
     return np.stack([sequences.astype(np.uint64), response_hashes(trajectories)], axis=1)
 
 
-def pid_of_rank(rank: int, config: Path) -> int:
-    """Of the process that trains with this configuration."""
+def pid_of_rank(rank: int, config: Path) -> int | None:
+    """Of the process that trains with this configuration; None as long as there is none."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
@@ -207,7 +214,7 @@ def pid_of_rank(rank: int, config: Path) -> int:
             continue  # it has ended meanwhile, or is not ours
         if str(config).encode() in words and f"PMI_RANK={rank}".encode() in variables:
             return int(process.name)
-    sys.exit(f"no process of rank {rank} found")
+    return None
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from tba_hpc.distributed.world import World, use_device
 from tba_hpc.trajectory import TrajectoryBatch
 
 _HEARTBEAT = 0.25  # of the timeout: searchers hear from trainer 0 at least this often
-_HEARTBEAT_SECONDS = 2.0  # and this often: a signal that reached one of them is to be known soon
+_HEARTBEAT_SECONDS = 2.0  # and this often as long as the main thread takes what arrives: signals are to be known soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,6 @@ class TrainerExchange:
         self._fingerprint = flat.manifest.fingerprint
         self._group = group
         self._seconds = config.timeout_seconds
-        self._heartbeat_seconds = min(_HEARTBEAT * config.timeout_seconds, _HEARTBEAT_SECONDS)
         self._idle_seconds = config.idle_round_seconds
         self._leader = RoundLeader(
             world.exchange, config.chunk_bytes, LeaderPatience(world.exchange, config.timeout_seconds)
@@ -133,7 +132,7 @@ class TrainerExchange:
             use_device(self._world.device)
             while True:
                 with self._changed:
-                    self._changed.wait_for(self._something_to_do, self._heartbeat_seconds)
+                    self._changed.wait_for(self._something_to_do, self._heartbeat())
                     pending, stopping = self._pending, self._stopping
                 if pending is not None:
                     self._sync(pending)
@@ -143,6 +142,12 @@ class TrainerExchange:
                 else:
                     self._round(Flag(0))
                     self._rest()
+
+    def _heartbeat(self) -> float:
+        """Seconds. Longer while nobody takes what arrives, such as during an evaluation: what the searchers make then
+        is to stay with them, where `pending_bytes` bounds it."""
+        longest = _HEARTBEAT * self._seconds
+        return longest if self._arrivals else min(longest, _HEARTBEAT_SECONDS)
 
     def _something_to_do(self) -> bool:
         return self._pending is not None or self._hungry or self._stopping

@@ -31,7 +31,7 @@ class OptimEngine(Protocol):
         self, path: Path, tokenizer: PreTrainedTokenizerBase, state: Mapping[str, Tensor] | None = None
     ) -> None:
         """Writes policy and tokenizer in Hugging Face format into the folder `path`: the policy of `state`, by default
-        as it is now. With a copy of the state it may run beside `step`."""
+        as it is now. With a copy of the state it may run beside `step`. Raises `OSError`."""
         ...
 
     def state(self) -> dict[str, Tensor]:

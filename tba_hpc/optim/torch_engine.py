@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -105,7 +106,10 @@ class TorchEngine:
     def save_pretrained(
         self, path: Path, tokenizer: PreTrainedTokenizerBase, state: Mapping[str, Tensor] | None = None
     ) -> None:
-        self._model.save_pretrained(path, state_dict=None if state is None else self._model_state(state))
+        try:
+            self._model.save_pretrained(path, state_dict=None if state is None else self._model_state(state))
+        except SafetensorError as error:
+            raise OSError(f"the policy cannot be written to {path}: {error}") from error
         tokenizer.save_pretrained(path)
 
     def _model_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -138,11 +142,12 @@ class TorchEngine:
         self._parameters.copy_to_model()
 
     def _load_optimizer(self, state: Mapping[str, Tensor], numbers: Mapping[str, int]) -> None:
-        """`numbers`: the optimizer's own names of the parameters."""
+        """`numbers`: the optimizer's own names of the parameters. Copies: what was read from a file may be a view of
+        it."""
         moments: dict[int, dict[str, Tensor]] = {}
         for key, name, tensor in _split_keys(state):
             if key != _WEIGHTS:
-                moments.setdefault(numbers[name], {})[key] = tensor
+                moments.setdefault(numbers[name], {})[key] = tensor.clone()
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moments})
 
 

@@ -45,8 +45,10 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> int:
             raw.flush()
             os.fsync(raw.fileno())
         temporary.rename(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, RuntimeError):  # what h5py makes of a full disk when it closes the file
+            raise OSError(f"{path} cannot be written: {error}") from error
         raise
     sync(path.parent)
     return size

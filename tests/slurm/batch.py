@@ -43,13 +43,13 @@ class Batch:
         states = self.call("squeue", "--noheader", "--states=all", "--format=%T", "--jobs", job).split()
         return "/".join(sorted(set(states)))
 
-    def wait(self, job: str, log: Path, seconds: float = 100) -> str:
+    def wait(self, job: str, log: Path, seconds: float = 180) -> str:
         """The state in which the job ends, at which it is not to be requeued any more."""
         final = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
         wait_until(lambda: self.state(job) in final, seconds, lambda: f"{self.state(job)}\n{read(log)}")
         return self.state(job)
 
-    def wait_for_steps(self, run_dir: Path, steps: int, log: Path, seconds: float = 90) -> None:
+    def wait_for_steps(self, run_dir: Path, steps: int, log: Path, seconds: float = 150) -> None:
         wait_until(lambda: len(steps_of(run_dir)) >= steps, seconds, lambda: read(log))
 
 

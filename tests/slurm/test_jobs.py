@@ -69,6 +69,16 @@ def test_a_heterogeneous_job_trains_where_its_first_component_is(batch, words, l
     assert (report["trainers"], report["searchers"], report["steps"]) == (1, 3, 6)
 
 
+def test_a_run_saves_itself_before_its_time_is_up(batch, limited):
+    wait_until(lambda: len(attempts_in(limited.log)) >= 2, 100, lambda: read(limited.log))
+    saved, *_ = re.findall(r"saved after step (\d+), .*: the job is about to end", read(limited.log))
+    assert "DUE TO TIME LIMIT" not in read(limited.log)
+    batch.wait_for_steps(limited.run_dir, int(saved) + 3, limited.log)
+    batch.call("scancel", limited.id)
+    steps = steps_of(limited.run_dir)
+    assert steps == list(range(1, len(steps) + 1))
+
+
 def test_a_run_goes_on_after_a_signal_and_after_a_node_has_failed(batch, words, tmp_path, ended_with_success):
     run_dir, steps = tmp_path / "run", 120
     own = [f"run_dir={run_dir}", f"trainer.steps={steps}", "checkpoint.every_steps=5"]
@@ -120,13 +130,3 @@ def test_a_sweep_is_a_job_array_whose_jobs_have_results_of_their_own(batch, tiny
     assert steps_of(interrupted.run_dir) == list(range(1, 202))
     assert batch.state(cancelled.id) == "CANCELLED"
     assert not (cancelled.run_dir / "report.json").exists()
-
-
-def test_a_run_saves_itself_before_its_time_is_up(batch, limited):
-    wait_until(lambda: len(attempts_in(limited.log)) >= 2, 100, lambda: read(limited.log))
-    (saved,) = re.findall(r"saved after step (\d+), .*: the job is about to end", read(limited.log))
-    assert "DUE TO TIME LIMIT" not in read(limited.log)
-    batch.wait_for_steps(limited.run_dir, int(saved) + 3, limited.log)
-    batch.call("scancel", limited.id)
-    steps = steps_of(limited.run_dir)
-    assert steps == list(range(1, len(steps) + 1))

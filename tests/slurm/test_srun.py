@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from batch import Batch, attempts_in, read
 
 pytestmark = pytest.mark.slurm
 
@@ -45,3 +46,13 @@ def test_trains_over_two_nodes(slurm: dict[str, str], tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     assert json.loads((run_dir / "report.json").read_text())["searchers"] == 3
     assert len((run_dir / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_what_killed_ranks_leave_behind_is_not_in_the_way_of_the_next_attempt(batch: Batch, tmp_path: Path) -> None:
+    """MPICH's shared memory, which is named after job and step."""
+    log = tmp_path / "log"
+    program = PROGRAMS / "killed_once.py"
+    (tmp_path / "script").write_text(f"#!/bin/sh\nexec {sys.executable} {program}\n")
+    job = batch.sbatch("-N1", "-n3", "--requeue", "--open-mode=append", f"--output={log}", tmp_path / "script")
+    assert batch.wait(job, log, seconds=60) == "COMPLETED", read(log)
+    assert len(attempts_in(log)) == 2

@@ -1,6 +1,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from tba_hpc.checkpoint import (
     CheckpointError,
     CheckpointState,
     PromptState,
+    adopt_checkpoint,
     clear_leftovers,
     list_checkpoints,
     newest_checkpoint,
@@ -36,6 +39,7 @@ STATE = CheckpointState(
     duplicates=3,
     train_seconds=1.5,
     total_seconds=2.5,
+    save_seconds=0.25,
     accuracy_before=Accuracy(3, 8),
 )
 TENSORS = {"weights/a": torch.arange(6.0).reshape(2, 3), "step/a": torch.tensor(7.0)}
@@ -176,11 +180,25 @@ def test_a_file_that_is_missing_or_of_another_size_is_named(tmp_path, name, what
     assert "falling back on the checkpoint before it" in caplog.text
 
 
-def test_where_no_checkpoint_is_left_there_is_none(tmp_path):
+def test_none_at_all_is_something_else_than_none_that_can_be_used(tmp_path):
     assert newest_checkpoint(tmp_path / "missing") is None
-    path = write_checkpoint(tmp_path, 5, fill)
-    (path / "manifest.json").unlink()
     assert newest_checkpoint(tmp_path) is None
+    for step in (5, 6):
+        (write_checkpoint(tmp_path, step, fill) / "state.json").unlink()
+    with pytest.raises(CheckpointError, match=r"none of the checkpoints(.|\n)*00006/state.json(.|\n)*00005/state.json"):
+        newest_checkpoint(tmp_path)
+
+
+def test_another_runs_checkpoint_is_taken_over_as_it_is(tmp_path):
+    original = verify_checkpoint(write_checkpoint(tmp_path / "one", 7, fill))
+    path = adopt_checkpoint(tmp_path / "other", original)
+    assert path == tmp_path / "other" / "step_00000007"
+    adopted = verify_checkpoint(path)
+    assert adopted.state() == STATE
+    segment = "replay/segment-00000003.h5"
+    assert (path / segment).stat().st_ino == (original.path / segment).stat().st_ino
+    shutil.rmtree(original.path)
+    assert verify_checkpoint(path).state() == STATE
 
 
 @pytest.mark.parametrize("manifest", ["[]", "{}", '{"files": []}', '{"files": {}, "format": 99}', "1", '"a"', ""])
@@ -228,11 +246,12 @@ def test_half_a_removal_is_no_checkpoint(tmp_path, monkeypatch):
 
 def test_newer_checkpoints_than_the_chosen_one_are_set_aside(tmp_path):
     paths = [write_checkpoint(tmp_path, step, fill) for step in (10, 20, 20, 30)]
-    for _ in range(2):  # a second time they take the place of the first
+    aside = []
+    for number in ("", "2"):
         set_aside_newer(tmp_path, paths[1])
         assert list_checkpoints(tmp_path) == [paths[1], paths[0]]
-        aside = ["step_00000020.2.set-aside", "step_00000030.set-aside"]
-        assert [name for name in names(tmp_path) if name.endswith("aside")] == aside
+        aside += [f"step_00000020.2.set-aside{number}", f"step_00000030.set-aside{number}"]
+        assert [name for name in names(tmp_path) if "aside" in name] == sorted(aside)
         assert write_checkpoint(tmp_path, 20, fill) == paths[2]
         write_checkpoint(tmp_path, 30, fill)
 
@@ -254,3 +273,23 @@ def test_files_are_on_stable_storage_before_the_folder_gets_its_name(tmp_path, m
     assert {folder, f"{folder}/policy", f"{folder}/replay"} < set(before)
     assert before.index(f"{folder}/manifest.json") > before.index(f"{folder}/state.json")
     assert after == [str(tmp_path)]
+
+
+def test_a_disk_that_is_full_is_an_error_of_the_file_system(tmp_path):
+    """In a process of its own, whose files may not grow beyond a few kilobytes."""
+    program = """
+import resource, signal, sys, torch
+from pathlib import Path
+from tba_hpc.checkpoint import Checkpoint, CheckpointState
+state = CheckpointState.model_validate_json(sys.argv[2])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, 2**14))
+try:
+    Checkpoint(Path(sys.argv[1])).write_state(state, "", {"weights/a": torch.zeros(10**5)})
+except OSError as error:
+    print("OSError", error)
+"""
+    words = [sys.executable, "-c", program, str(tmp_path), STATE.model_dump_json()]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("OSError"), done.stderr
+    assert "training_state.safetensors cannot be written" in done.stdout

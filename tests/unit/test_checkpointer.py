@@ -55,8 +55,9 @@ def make(tmp_path):
         config = validate(RunConfig, settings, "")
         engine, buffer = Engine(), Buffer()
         new = CheckpointState.of_new_run(PromptState.of(PromptOrder.of(9, 0), [0]))
+        first = new.model_copy(update={"step": first_step, "save_seconds": 2.5})
         describe = lambda step: new.model_copy(update={"step": step})  # noqa: E731
-        subject = Checkpointer(config, tmp_path, engine, None, buffer, describe, first_step, is_superseded)
+        subject = Checkpointer(config, tmp_path, engine, None, buffer, describe, first, is_superseded)
         return subject, engine, buffer
 
     return make
@@ -122,6 +123,30 @@ def test_training_goes_on_while_a_save_is_written_and_the_next_one_waits_for_it(
     assert buffer.events == ["snapshot", "written", "release"] * 2
 
 
+def test_a_checkpoint_to_be_pinned_waits_for_the_save_before_it(make, tmp_path):
+    subject, _, buffer = make(keep_last=9, pin_every=6)
+    buffer.may_write.clear()
+    subject.step_done(3)
+    threading.Timer(0.2, buffer.may_write.set).start()
+    subject.step_done(6)
+    finish(subject, tmp_path, 2)
+    assert steps(tmp_path) == [3, 6]
+
+
+def test_the_time_that_the_last_save_takes_is_known_from_earlier_ones(make, tmp_path):
+    subject, _, buffer = make()
+    assert subject.save_seconds == 2.5
+    buffer.may_write.clear()
+    subject.step_done(3)
+    assert subject.save_seconds == 5, "it would have to wait for the one under way"
+    buffer.may_write.set()
+    finish(subject, tmp_path, 1)
+    assert 0 < subject.save_seconds < 2.5
+    subject.save_last(4)
+    newest, _ = list_checkpoints(tmp_path)
+    assert 0 < verify_checkpoint(newest).state().save_seconds < 2.5
+
+
 def test_a_failed_save_is_logged_and_the_next_may_succeed(make, tmp_path, caplog):
     subject, _, buffer = make()
     buffer.error = OSError(28, "No space left on device")
@@ -181,6 +206,18 @@ def test_an_attempt_that_another_has_taken_over_from_writes_no_more(make, tmp_pa
         subject.step_done(6)
     assert steps(tmp_path) == [3]
     assert buffer.events == ["snapshot", "written", "release"]
+
+
+def test_nor_does_it_complete_the_one_it_is_writing(make, tmp_path):
+    superseded = []
+    subject, _, buffer = make(is_superseded=lambda: bool(superseded))
+    buffer.may_write.clear()
+    subject.step_done(3)
+    superseded.append(True)
+    buffer.may_write.set()
+    with pytest.raises(RuntimeError, match="a later attempt of this run writes to"):
+        subject.save_last(4)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_old_checkpoints_go(make, tmp_path):

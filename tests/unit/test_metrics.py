@@ -71,9 +71,20 @@ def test_of_a_run_that_goes_on_tensorboard_shows_each_step_once(writer, tmp_path
     assert [event.step for event in log.Histograms("ages")] == list(range(1, 8))
 
 
+def test_a_run_that_died_before_its_first_step_was_saved_shows_each_step_once(writer, tmp_path):
+    writer.scalars(1, {"a": 1})
+    writer.close()
+    second = MetricsWriter(RunDir(tmp_path))
+    second.scalars(1, {"a": -1})
+    second.close()
+    log = EventAccumulator(str(tmp_path / "tensorboard"))
+    log.Reload()
+    assert [(event.step, event.value) for event in log.Scalars("a")] == [(1, -1)]
+
+
 def test_a_writer_goes_on_where_another_ended(writer, tmp_path):
     writer.scalars(1, {"a": 1})
-    second = MetricsWriter(RunDir(tmp_path))
+    second = MetricsWriter(RunDir(tmp_path), steps_done=1)
     second.scalars(2, {"a": 2})
     second.close()
     assert [line["step"] for line in lines(tmp_path)] == [1, 2]

@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,11 +43,7 @@ def save(config: RunConfig, step: int) -> Path:
 
 
 def attempt(config, resume=AUTO, overwrite=False, n_prompts=SIZE):
-    """As an attempt begins that then leaves a log."""
-    start = prepare_start(config, resume, overwrite, n_prompts)
-    if start:
-        (RunDir(config.run_dir).logs / f"rank_0.attempt_{start.attempt}.log").touch()
-    return start
+    return prepare_start(config, resume, overwrite, n_prompts)
 
 
 def test_without_a_checkpoint_auto_begins_a_run(make):
@@ -113,16 +110,58 @@ def test_a_run_that_died_after_its_last_step_is_brought_to_its_end(make):
     assert attempt(config).checkpoint == path
 
 
+def test_a_finished_run_without_its_checkpoints_is_left_as_it_is(make):
+    config = make()
+    attempt(config)
+    shutil.rmtree(save(config, 6).parent)
+    RunDir(config.run_dir).write_report("{}")
+    assert attempt(config) is None
+    assert RunDir(config.run_dir).report.exists()
+
+
+def test_where_no_checkpoint_can_be_used_nothing_is_deleted(make):
+    config = make()
+    attempt(config)
+    for step in (2, 4):
+        (save(config, step) / "manifest.json").write_text('{"format": 0, "files": {}}')
+    before = sorted(config.run_dir.rglob("*"))
+    with pytest.raises(ConfigError, match=r"--resume auto: none of the checkpoints can be used:(.|\n)*has format 0"):
+        attempt(config)
+    assert sorted(config.run_dir.rglob("*")) == before
+
+
 def test_a_checkpoint_of_another_run_may_begin_a_new_one(make, tmp_path):
     config = make()
     attempt(config)
     path = save(config, 4)
     other = make(run_dir=str(tmp_path / "other"))
     start = attempt(other, resume=str(path))
-    assert (start.attempt, start.checkpoint) == (1, path)
-    RunDir(other.run_dir).metrics.touch()
-    with pytest.raises(ConfigError, match="already holds a run"):
-        attempt(other, resume=str(path))
+    assert (start.attempt, start.checkpoint) == (1, tmp_path / "other" / "checkpoints" / "step_00000004")
+    shutil.rmtree(config.run_dir)
+    again = attempt(other)
+    assert (again.attempt, again.checkpoint) == (2, start.checkpoint)
+    with pytest.raises(ConfigError, match=r"already holds a run \(checkpoints\)"):
+        attempt(other, resume=None)
+
+
+def test_an_older_checkpoint_of_the_run_may_be_chosen(make):
+    config = make()
+    attempt(config)
+    older, newer = save(config, 2), save(config, 4)
+    link = config.run_dir / "link"
+    link.symlink_to(older)
+    assert attempt(config, resume=str(link)).checkpoint == older
+    assert sorted(path.name for path in older.parent.iterdir()) == [older.name, f"{newer.name}.set-aside"]
+
+
+def test_one_that_was_set_aside_must_be_given_a_name_first(make):
+    config = make()
+    attempt(config)
+    older, newer = save(config, 2), save(config, 4)
+    aside = newer.rename(newer.with_name(newer.name + ".set-aside"))
+    with pytest.raises(ConfigError, match=r"give it a name like step_00000100 first"):
+        attempt(config, resume=str(aside))
+    assert sorted(older.parent.iterdir()) == [older, aside]
 
 
 def test_a_checkpoint_that_is_named_must_be_good(make, tmp_path):
@@ -134,6 +173,18 @@ def test_a_checkpoint_that_is_named_must_be_good(make, tmp_path):
     (path / "config.yaml").unlink()
     with pytest.raises(ConfigError, match=r"--resume .*config.yaml cannot be read: No such file"):
         attempt(config, resume=str(path))
+
+
+def test_a_refused_start_leaves_a_save_that_is_under_way_alone(make):
+    config = make()
+    attempt(config)
+    path = save(config, 4)
+    (path.parent / "step_00000006.tmp").mkdir()
+    for refused in (lambda: attempt(config, resume=None), lambda: attempt(make(seed=9))):
+        with pytest.raises(ConfigError):
+            refused()
+    assert (path.parent / "step_00000006.tmp").exists()
+    assert RunDir(config.run_dir).latest_attempt == 1
 
 
 FIXED = {
@@ -202,6 +253,14 @@ def test_a_synchronous_run_keeps_the_rhythm_of_its_syncs(make):
     save(config, 4)
     with pytest.raises(ConfigError, match=r"trainer.sync_every was 2 and is now 3"):
         attempt(make(schedule="synchronous", trainer__sync_every=3))
+
+
+def test_a_bound_on_reuse_keeps_its_meaning(make):
+    config = make(trainer__max_reuse=1.0)
+    attempt(config)
+    save(config, 4)
+    with pytest.raises(ConfigError, match=r"trainer.batch_size was 16 and is now 32"):
+        attempt(make(trainer__max_reuse=1.0, trainer__batch_size=32))
 
 
 def test_a_synchronous_run_that_ended_between_two_syncs_is_not_extended(make):

@@ -13,7 +13,7 @@ PIECES = {
     "report": "report.json",
     "final": "final/config.json",
     "tensorboard": "tensorboard/events.out.tfevents.1.host",
-    "buffer": "buffer/segment-00000000.h5",
+    "buffer": "buffer/attempt_1/segment-00000000.h5",
     "log": "logs/rank_0.attempt_1.log",
 }
 RESULTS = ("checkpoint", "metrics", "report", "final", "buffer")
@@ -158,7 +158,7 @@ def test_a_run_that_goes_on_loses_what_came_after_its_checkpoint(tmp_path):
     assert settings_in(tmp_path) == {"b": 2}
 
 
-@pytest.mark.parametrize("cut_off", ['{"step": 3, "a"', '{"step"', "\0\0\0", '{"st\n'])
+@pytest.mark.parametrize("cut_off", ['{"step": 3, "a"', '{"step": 3}', '{"step"', "\0\0\0", '{"st\n'])
 def test_a_line_of_metrics_that_was_cut_off_goes(tmp_path, cut_off):
     run_dir = RunDir(tmp_path)
     earlier_run(tmp_path)
@@ -172,13 +172,20 @@ def test_a_start_without_a_checkpoint_keeps_the_logs_of_the_attempts_before(tmp_
     run_dir = RunDir(tmp_path)
     run_dir.prepare("b: 2\n", overwrite=True, keep_logs=True)
     assert contents(tmp_path).keys() == {"config.yaml", PIECES["log"]}
-    assert run_dir.next_attempt() == 2
+    assert run_dir.latest_attempt == 1
 
 
 def test_attempts_are_numbered_from_one(tmp_path):
     run_dir = RunDir(tmp_path)
-    assert run_dir.next_attempt() == 1
-    run_dir.prepare("", overwrite=False)
-    for name in ("rank_0.attempt_2.log", "rank_3.attempt_10.log", "rank_0.log", "notes.log"):
+    assert run_dir.latest_attempt == 0
+    assert [run_dir.begin_attempt(), run_dir.begin_attempt()] == [1, 2]
+    for name in ("rank_3.attempt_10.log", "rank_0.log", "notes.log"):
         (run_dir.logs / name).touch()
-    assert run_dir.next_attempt() == 11
+    assert run_dir.latest_attempt == 10
+    assert run_dir.begin_attempt() == 11
+
+
+def test_no_two_attempts_have_segments_in_the_same_place(tmp_path):
+    run_dir = RunDir(tmp_path)
+    assert run_dir.segments_of(1) != run_dir.segments_of(2)
+    assert run_dir.segments_of(1).parent == run_dir.segments

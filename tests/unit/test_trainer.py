@@ -1,5 +1,6 @@
 """The trainer's loops with everything around them replaced by a record of what it is asked to do."""
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -73,6 +74,12 @@ def test_a_run_goes_on_after_the_steps_that_were_done_before():
     ]
 
 
+def test_a_run_that_has_nothing_left_to_do_is_not_saved_again():
+    world = World(config(3), steps_done=3)
+    world.trainer.run()
+    assert world.calls(*ENDING) == [(name,) for name in ENDING[:-1]]
+
+
 def test_a_run_leaves_between_two_steps():
     world = World(config(9), reasons=[None, None, "asked to", None])
     world.trainer.run()
@@ -114,9 +121,10 @@ def test_the_others_leave_the_group_once_trainer_0_has_said_so():
     assert closed == [0]
 
 
-def test_another_trainer_that_is_asked_to_leave_says_so():
-    messages = [(0, 2, sampled()), (1, 2, sampled()), None]
-    engine, group = MagicMock(), MagicMock()
-    engine.step.return_value, group.receive.side_effect = {}, messages
-    follow(config(2), engine, group, interrupted=lambda: engine.step.call_count == 2)
-    assert [name for name, *_ in group.mock_calls] == ["receive", "receive", "tell_interrupted", "receive", "close"]
+def test_another_trainer_that_is_asked_to_leave_says_so_while_it_waits_for_a_batch():
+    engine, group, told = MagicMock(), MagicMock(), threading.Event()
+    group.tell_interrupted.side_effect = told.set
+    group.receive.side_effect = lambda: told.wait(30) and None
+    follow(config(2), engine, group, interrupted=lambda: True)
+    assert told.is_set()
+    assert group.close.called
