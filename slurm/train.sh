@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# For the batch scripts of this folder, which source it: goes to the root of the repository, reads the settings of the site,
-# loads its modules, and defines
+# For the batch scripts of this folder, which source it: goes to the root of the repository, reads the settings of the
+# site, loads its modules, and defines
 #
 #   train CONFIG [KEY=VALUE …]
 #

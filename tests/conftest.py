@@ -66,6 +66,10 @@ class Job:
             text=True,
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def result(self, seconds: float) -> Finished:
         """Waits for the end; past `seconds` kills the whole group and fails the test."""
         try:

@@ -23,8 +23,8 @@ write_configuration() {
     head -c 128 /dev/urandom > "$folder/munge.key"
     chmod 600 "$folder/munge.key"
     mkdir -p "$folder/state"
-    # MPICH names its shared memory after job and step, and a job that is killed leaves it behind: an earlier cluster's job
-    # of the same number would be in the way.
+    # MPICH names its shared memory after job and step, and a job that is killed leaves it behind: that of an earlier
+    # cluster's job of the same number would be in the way.
     first_job="$(($(date +%s) % 60000000 + 1))"
     cat > "$folder/slurm.conf" <<CONF
 ClusterName=local

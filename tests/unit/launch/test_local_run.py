@@ -24,6 +24,7 @@ def wait_until(done, seconds, job):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_run_on_this_machine_goes_on_after_a_signal_and_has_a_result(tiny_run, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run_dir = tmp_path / "run"
