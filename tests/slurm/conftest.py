@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from batch import Batch
+from batch import Batch, wait_until
 
 SCRIPT = Path(__file__).parents[2] / "tools" / "slurm_local.sh"
 NEEDED = ("munged", "slurmctld", "slurmd", "srun", "unshare")
@@ -45,8 +45,10 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     assert start.returncode == 0, start.stderr
     try:
         yield environment
+        subprocess.run(["scancel", "--user=root"], env=environment, check=True, timeout=60)
+        # slurmd does not stop while it has a job to end.
+        wait_until(lambda: not Batch(environment).call("squeue", "--noheader"), 30, lambda: "jobs do not end")
     finally:
-        subprocess.run(["scancel", "--user=root"], env=environment, check=False, timeout=60)
         subprocess.run([*words, "stop", folder], check=True, timeout=60)
 
 
