@@ -48,7 +48,7 @@ class Interruption:
             self._signal = next((signal.Signals(number) for number in received if number in SIGNALS), None)
         return self._signal
 
-    def __bool__(self) -> bool:
+    def has_come(self) -> bool:
         return self.signal is not None
 
 

@@ -111,7 +111,7 @@ def _search(start: Start, world: World, interruption: Interruption) -> None:
     manifest.check(Manifest.of(policy.named_parameters()), world.name)
     group = weight_group(config, world)
     staged = StagedWeights(FlatWeights(manifest, world.device, config.distributed.bucket_bytes))
-    exchange = SearcherExchange(world, staged, manifest.fingerprint, group, config.distributed, interruption.__bool__)
+    exchange = SearcherExchange(world, staged, manifest.fingerprint, group, config.distributed, interruption.has_come)
     Searcher(config, world.index, world.n_searchers, prompts, task, tokenizer, engine, reference, exchange).run()
 
 
@@ -120,4 +120,4 @@ def _follow(start: Start, world: World, interruption: Interruption) -> None:
     group = TrainerGroup(world, config.distributed.timeout_seconds, config.patience_seconds)
     tokenizer = load_tokenizer(config.model.path)
     policy = load_policy(config.model.path, config.model, world.device)
-    follow(config, optim_engine(start, world, group, policy, tokenizer), group, interruption.__bool__)
+    follow(config, optim_engine(start, world, group, policy, tokenizer), group, interruption.has_come)
