@@ -53,6 +53,7 @@ watched, seen = Interruption(), []
 def watch():
     time.sleep(0.1)
     os.kill(os.getpid(), signal.SIGUSR1)
+    time.sleep(0.1)
     seen.append((watched.has_come(), time.monotonic()))
 thread = threading.Thread(target=watch)
 thread.start()
