@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 from batch import ROOT, Batch, attempts_in, read, steps_of, wait_until
+from held import KEEP_ALL, check_nothing_lost_or_doubled
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny import tiny_settings
 
+from tba_hpc.checkpoint import newest_checkpoint
 from tba_hpc.launch import submit_sweep
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -81,7 +83,7 @@ def test_a_run_saves_itself_before_its_time_is_up(batch, limited):
 
 def test_a_run_goes_on_after_a_signal_and_after_a_node_has_failed(batch, words, tmp_path, ended_with_success):
     run_dir, steps = tmp_path / "run", 120
-    own = [f"run_dir={run_dir}", f"trainer.steps={steps}", "checkpoint.every_steps=5"]
+    own = [f"run_dir={run_dir}", f"trainer.steps={steps}", "checkpoint.every_steps=5", "seed=0", *KEEP_ALL]
     options = ["--nodelist=n[1-2]", f"--output={tmp_path}/log"]
     job = Job(batch.sbatch(*options, SCRIPT, *words, *own), tmp_path / "log", run_dir)
 
@@ -100,6 +102,7 @@ def test_a_run_goes_on_after_a_signal_and_after_a_node_has_failed(batch, words, 
     ]
     assert steps_of(run_dir) == list(range(1, steps + 1))
     assert json.loads((run_dir / "report.json").read_text())["steps"] == steps
+    check_nothing_lost_or_doubled(newest_checkpoint(run_dir / "checkpoints"), tmp_path / "held", seed=0)
     board = EventAccumulator(str(run_dir / "tensorboard"), size_guidance={"scalars": 0})
     board.Reload()
     assert [event.step for event in board.Scalars("objective/loss")] == list(range(1, steps + 1))

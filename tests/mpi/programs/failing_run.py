@@ -49,7 +49,7 @@ def run() -> int:
 
     TASKS["failing"] = Failing
     overrides = ["task.name=failing", "evaluation.problems=0", *OVERRIDES]
-    with patch("tba_hpc.run._render", no_text) if MODE == "trainer" else nullcontext():
+    with patch("tba_hpc.run_leader._render", no_text) if MODE == "trainer" else nullcontext():
         return run_rank(MPI.COMM_WORLD, Path(CONFIG), overrides, False, None, Interruption())
 
 

@@ -10,7 +10,8 @@ from tba_hpc.settings import ConfigError, apply_overrides
 
 NOT_A_PATH = st.text().filter(lambda text: not text.startswith(("./", "../")))
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | NOT_A_PATH
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(NOT_A_PATH, inner), max_leaves=8)
+NAMES = st.from_regex(r"[A-Za-z_][\w. -]{0,30}", fullmatch=True)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner), max_leaves=8)
 
 
 @given(VALUES)
