@@ -43,9 +43,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench_checkpoint_") as folder:
         bench = Bench(Path(folder), hidden=256 if quick else 512, trajectories=10_000 if quick else 50_000)
         rows = [bench.repetition() for _ in range(3 if quick else 7)]
+        size = bench.checkpoint_bytes
     metrics = {
         "parameters": bench.parameters,
-        "checkpoint_bytes": bench.checkpoint_bytes,
+        "checkpoint_bytes": size,
         "copy_seconds": statistics.median(row["copy"] for row in rows),
         "stall_over_copy": statistics.median(row["stall"] / row["copy"] for row in rows),
         "stall_over_waiting_for_the_save": statistics.median(row["stall"] / row["waited for"] for row in rows),
