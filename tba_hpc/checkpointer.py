@@ -98,32 +98,39 @@ class Checkpointer:
         self._check_not_superseded()
         started = time.monotonic()
         self._last = steps
+        fill = self._copy(steps)
+        self.metrics["checkpoint/copy_seconds"] = time.monotonic() - started
+        writing = self._writing = Future()
+        threading.Thread(
+            target=self._write, args=(steps, fill, started, writing), name="checkpoint", daemon=True
+        ).start()
+        return writing
+
+    def _copy(self, steps: int) -> Callable[[Path], None]:
+        """Copies all that training goes on to change. What it returns writes it into a folder."""
         state = self._describe(steps).model_copy(update={"save_seconds": self._save_seconds})
         config_yaml = to_yaml(self._config)
         tensors = {name: tensor.to("cpu", copy=True) for name, tensor in self._engine.state().items()}
         replay = self._snapshot = self._buffer.snapshot()
-        self.metrics["checkpoint/copy_seconds"] = time.monotonic() - started
-        writing = self._writing = Future()
 
         def fill(folder: Path) -> None:
             checkpoint = Checkpoint(folder)
             checkpoint.write_state(state, config_yaml, tensors)
             self._engine.save_pretrained(checkpoint.policy, self._tokenizer, tensors)
-            checkpoint.replay.mkdir()
             replay.write(checkpoint.replay)
             self._check_not_superseded()
 
-        def write() -> None:
-            try:
-                path = write_checkpoint(self._folder, steps, fill)
-                logger.info("checkpoint %s is complete", path)
-                self._remove_old()
-                writing.set_result(time.monotonic() - started)
-            except BaseException as error:
-                writing.set_exception(error)
+        return fill
 
-        threading.Thread(target=write, name="checkpoint", daemon=True).start()
-        return writing
+    def _write(self, steps: int, fill: Callable[[Path], None], started: float, writing: Future[float]) -> None:
+        """On a thread of its own."""
+        try:
+            path = write_checkpoint(self._folder, steps, fill)
+            logger.info("checkpoint %s is complete", path)
+            self._remove_old()
+            writing.set_result(time.monotonic() - started)
+        except BaseException as error:
+            writing.set_exception(error)
 
     def _check_not_superseded(self) -> None:
         if self._is_superseded():

@@ -44,6 +44,7 @@ class Buffer:
         assert self.may_write.wait(30)
         if self.error:
             raise self.error
+        folder.mkdir()
         (folder / "index.h5").touch()
         self.events.append("written")
 
