@@ -126,6 +126,18 @@ def test_what_is_missing_is_named():
         ({"buffer__max_per_query": 3}, "buffer.max_per_query = 3 is below trainer.samples_per_query = 4: "),
         ({"rollout__samples_per_query": 3}, "rollout.samples_per_query = 3 is below trainer.samples_per_query = 4: "),
         ({"buffer__start_size": 10_001}, "buffer.start_size = 10001 is above buffer.capacity = 10000: "),
+        (
+            {"checkpoint": {"every_steps": 20, "pin_every": 50}},
+            "checkpoint.pin_every = 50 is not a multiple of checkpoint.every_steps = 20",
+        ),
+        (
+            {"checkpoint": {"every_steps": None, "pin_every": 50}},
+            "checkpoint.pin_every = 50 is not a multiple of checkpoint.every_steps = None",
+        ),
+        (
+            {"schedule": "synchronous", "trainer__sync_every": 4, "checkpoint": {"every_steps": 10, "pin_every": 10}},
+            "checkpoint.pin_every = 10 is not a multiple of trainer.sync_every = 4, but in synchronous mode checkpoints are",
+        ),
         ({"rollout__exploration": {"fraction": 0.5, "temperature": [2, 1]}}, "temperature = [2.0, 1.0] is not in asc"),
         (
             {"rollout__exploration": {"fraction": 0.5, "temperature": [1, 2], "top_p": [0, 1]}},
