@@ -136,7 +136,7 @@ def test_what_is_missing_is_named():
         ),
         (
             {"schedule": "synchronous", "trainer__sync_every": 4, "checkpoint": {"every_steps": 10, "pin_every": 10}},
-            "checkpoint.pin_every = 10 is not a multiple of trainer.sync_every = 4, but in synchronous mode checkpoints are",
+            "checkpoint.pin_every = 10 is not a multiple of trainer.sync_every = 4, but in synchronous mode",
         ),
         ({"rollout__exploration": {"fraction": 0.5, "temperature": [2, 1]}}, "temperature = [2.0, 1.0] is not in asc"),
         (
