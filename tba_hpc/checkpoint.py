@@ -183,7 +183,7 @@ def verify_checkpoint(path: Path) -> Checkpoint:
         except OSError as error:
             raise CheckpointError(f"{path / name} cannot be read: {error.strerror}") from error
         if found != expected:
-            raise CheckpointError(f"{path / name} is not as it was written: {found} instead of {expected}")
+            raise CheckpointError(f"{path / name} is not as it was written")
     checkpoint = Checkpoint(path)
     try:
         checkpoint.state()
@@ -200,7 +200,7 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
         try:
             return verify_checkpoint(path)
         except CheckpointError as error:
-            logger.warning("%s; falling back on the checkpoint before it", error)
+            logger.warning("%s; it is passed over", error)
             problems.append(str(error))
     if problems:
         raise CheckpointError("\n  ".join(["none of the checkpoints can be used:", *problems]))

@@ -24,6 +24,8 @@ class RunReport:
     interval_before: tuple[float, float] | None
     interval_after: tuple[float, float] | None
     problems: int
+    """Of the evaluation after training."""
+    problems_before: int
     steps: int
     trainers: int
     searchers: int
@@ -50,6 +52,7 @@ class RunReport:
             interval_before=before.interval if before else None,
             interval_after=after.interval if after else None,
             problems=after.problems if after else 0,
+            problems_before=before.problems if before else 0,
             steps=trained.step,
             trainers=world.n_trainers,
             searchers=world.n_searchers,
@@ -66,9 +69,12 @@ class RunReport:
     def show(self, console: Console, run_dir: Path) -> None:
         table = Table(title="Run finished", show_header=False)
         if self.accuracy_before is not None and self.accuracy_after is not None:
-            gain = 100 * (self.accuracy_after - self.accuracy_before)
             table.add_row("held-out accuracy", f"{self.accuracy_before:.1%} → {self.accuracy_after:.1%}")
-            table.add_row("gain", f"{gain:+.1f} points on {self.problems} problems, greedy")
+            gain = (
+                f"{100 * (self.accuracy_after - self.accuracy_before):+.1f} points on {self.problems} problems, greedy"
+            )
+            other = f"unknown: {self.problems_before} problems before training, {self.problems} after"
+            table.add_row("gain", gain if self.problems == self.problems_before else other)
         table.add_row("ranks", f"{self.trainers} trainer(s), {self.searchers} searcher(s)")
         table.add_row("optimizer steps", str(self.steps))
         table.add_row(

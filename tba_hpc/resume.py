@@ -84,6 +84,9 @@ def prepare_start(config: RunConfig, resume: str | None, overwrite: bool, n_prom
 def _prepare_start(
     config: RunConfig, run_dir: RunDir, resume: str | None, overwrite: bool, n_prompts: int
 ) -> Start | None:
+    finished = run_dir.finished_steps()
+    if resume == AUTO and finished is not None and finished >= config.trainer.steps:
+        return None
     checkpoint = _find(run_dir, resume)
     if checkpoint is None:
         return _begin(config, run_dir, resume, overwrite)
@@ -91,8 +94,6 @@ def _prepare_start(
     _check_compatible(config, checkpoint, state, n_prompts)
     if checkpoint.path.parent != run_dir.checkpoints.resolve():
         return _begin(config, run_dir, resume, overwrite, checkpoint)
-    if state.step >= config.trainer.steps and run_dir.report.exists():
-        return None
     attempt = run_dir.begin_attempt()
     clear_leftovers(run_dir.checkpoints)
     set_aside_newer(run_dir.checkpoints, checkpoint.path)
@@ -110,17 +111,23 @@ def _find(run_dir: RunDir, resume: str | None) -> Checkpoint | None:
     path = Path(resume).resolve()
     if path.parent == run_dir.checkpoints.resolve() and path.exists() and not is_checkpoint_name(path.name):
         raise ConfigError(f"--resume {resume}: give it a name like step_00000100 first, or step_00000100.2")
-    return verify_checkpoint(path)
+    try:
+        return verify_checkpoint(path)
+    except CheckpointError as error:
+        hint = "give auto, or a folder like RUN_DIR/checkpoints/step_00000100"
+        raise CheckpointError(f"{error}; {hint}") from error
 
 
 def _begin(
     config: RunConfig, run_dir: RunDir, resume: str | None, overwrite: bool, checkpoint: Checkpoint | None = None
-) -> Start | None:
+) -> Start:
     """The first attempt of a run, or the first after others that came to nothing; with another run's checkpoint, if one
-    is given. None if the run has finished already, and only its checkpoints are gone."""
+    is given. Raises `ConfigError` for a finished run of which only the checkpoints are gone."""
     again = resume == AUTO
     if again and run_dir.report.exists():
-        return None
+        raise ConfigError(
+            f"run_dir = {str(run_dir.path)!r} holds a finished run but none of its checkpoints to go on from"
+        )
     run_dir.prepare(to_yaml(config), overwrite or again, config.model.paths, keep_logs=again)
     adopted = adopt_checkpoint(run_dir.checkpoints.resolve(), checkpoint) if checkpoint else None
     return Start(config=config, attempt=run_dir.begin_attempt(), checkpoint=adopted)
@@ -143,8 +150,10 @@ def _check_compatible(config: RunConfig, checkpoint: Checkpoint, state: Checkpoi
     if problems:
         raise ConfigError(
             "\n  ".join([f"the run cannot go on from {checkpoint.path} with other settings than these:", *problems])
-            + "\nset them back, or start another run in another run_dir"
+            + "\nset them back, or start another run in another run_dir, without --resume"
         )
+    if state.step > config.trainer.steps:
+        raise ConfigError(f"trainer.steps = {config.trainer.steps}, but the run has done {state.step} already")
     k = config.trainer.sync_every
     if config.synchronous and state.step % k and state.step < config.trainer.steps:
         raise ConfigError(

@@ -24,6 +24,7 @@ from tba_hpc.resume import Start, prepare_start
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.run_dir import RunDir
 from tba_hpc.run_leader import run_leader
+from tba_hpc.run_lock import RunLock
 from tba_hpc.searcher import ReferencePolicy, Searcher
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
@@ -44,7 +45,7 @@ def run_rank(
     interruption: Interruption,
 ) -> int:
     """What each rank of `tba-hpc train` does; returns the exit code. Errors end the whole job."""
-    start = _agree_on_start(comm, config_path, overrides, overwrite, resume)
+    start, _lock = _agree_on_start(comm, config_path, overrides, overwrite, resume)
     return start if isinstance(start, int) else _run(comm, start, interruption)
 
 
@@ -69,26 +70,32 @@ def _run(comm: MPI.Intracomm, start: Start, interruption: Interruption) -> int:
 
 def _agree_on_start(
     comm: MPI.Intracomm, path: Path, overrides: list[str], overwrite: bool, resume: str | None
-) -> Start | int:
+) -> tuple[Start | int, RunLock | None]:
     """How the run begins, as rank 0 finds out. An exit code, on all ranks, if there is nothing to run; rank 0 then says
-    why."""
-    text = ""
+    why. On rank 0 with what keeps others from the run's folder."""
+    text, lock = "", None
     if comm.rank == LEADER:
         try:
             config = load_run_config(path, overrides)
             config.check_world(comm.size)
             task = make_task(config.task)
             check_inputs(config, task, comm.size - config.distributed.trainers)
+            lock = RunLock(config.run_dir)
+            if RunDir(config.run_dir).config.exists():
+                lock.acquire()
             start = prepare_start(config, resume, overwrite, task.size("train"))
+            if start:
+                lock.acquire()
+            else:
+                steps = RunDir(config.run_dir).finished_steps()
+                make_console().print(f"the run in {config.run_dir} has finished, with {steps} steps", soft_wrap=True)
             text = start.model_dump_json() if start else _FINISHED
-            if not start:
-                make_console().print(f"the run in {config.run_dir} has finished", soft_wrap=True, markup=False)
         except ConfigError as error:
             show_error(error)
     text = broadcast_text(comm, text, _START_UP_SECONDS)
     if text == _FINISHED:
-        return 0
-    return Start.model_validate_json(text) if text else 2
+        return 0, lock
+    return Start.model_validate_json(text) if text else 2, lock
 
 
 def _search(start: Start, world: World, interruption: Interruption) -> None:

@@ -97,7 +97,7 @@ class RunDir:
         elif found and not overwrite:
             raise ConfigError(
                 f"run_dir = {str(self.path)!r} already holds a run ({', '.join(found)}); "
-                "give another run_dir, or --overwrite to delete that run"
+                "--resume auto goes on with it, --overwrite deletes it; or give another run_dir"
             )
 
     def _is_of_a_run(self) -> bool:
@@ -153,6 +153,13 @@ class RunDir:
         root = logging.getLogger()
         root.addHandler(handler)
         root.setLevel(logging.INFO)
+
+    def finished_steps(self) -> int | None:
+        """Optimizer steps of the run, if it has come to its end."""
+        try:
+            return int(json.loads(self.report.read_text(encoding="utf-8"))["steps"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def write_report(self, text: str) -> None:
         replace_file(self.report, text + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ from tba_hpc.trainer import Trainer
 from tba_hpc.trajectory import Trajectory
 from tba_hpc.wiring import eos_id, optim_engine, weight_group
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
@@ -65,7 +68,11 @@ class _Parts:
 
 def run_leader(start: Start, world: World, interruption: Interruption) -> int:
     """Trainer 0 from start to end. Returns the exit code."""
-    parts, console = _make_parts(start, world), make_console()
+    console = make_console()
+    if start.checkpoint:
+        console.print(f"going on from {start.checkpoint}", soft_wrap=True, highlight=False, markup=False)
+        logger.info("going on from %s", start.checkpoint)
+    parts = _make_parts(start, world)
     deadline = _deadline(parts.config, interruption)
     departure = Departure(interruption, parts.exchange, parts.group, deadline)
     parts.exchange.start()
@@ -75,7 +82,7 @@ def run_leader(start: Start, world: World, interruption: Interruption) -> int:
         reason = _finish(parts, departure, console)
     parts.buffer.close()
     if reason:
-        console.print(f"saved after step {steps}, to go on from there: {reason}", soft_wrap=True, markup=False)
+        console.print(f"saved after step {steps} ({reason}); --resume auto goes on", soft_wrap=True, markup=False)
     return SAVED_EXIT_CODE if reason else 0
 
 

@@ -73,7 +73,7 @@ def test_a_heterogeneous_job_trains_where_its_first_component_is(batch, words, l
 
 def test_a_run_saves_itself_before_its_time_is_up(batch, limited):
     wait_until(lambda: len(attempts_in(limited.log)) >= 2, 100, lambda: read(limited.log))
-    saved, *_ = re.findall(r"saved after step (\d+), .*: the job is about to end", read(limited.log))
+    saved, *_ = re.findall(r"saved after step (\d+) \(the job is about to end\)", read(limited.log))
     assert "DUE TO TIME LIMIT" not in read(limited.log)
     batch.wait_for_steps(limited.run_dir, int(saved) + 3, limited.log)
     batch.call("scancel", limited.id)

@@ -177,7 +177,7 @@ def test_a_file_that_is_missing_or_of_another_size_is_named(tmp_path, name, what
         (newer / name).write_bytes(content[:-3] if what == "shorter" else content + b"x")
     assert newest_checkpoint(tmp_path).path == older
     assert name.split("/")[-1] in caplog.text
-    assert "falling back on the checkpoint before it" in caplog.text
+    assert "it is passed over" in caplog.text
 
 
 def test_none_at_all_is_something_else_than_none_that_can_be_used(tmp_path):

@@ -89,7 +89,7 @@ def test_a_run_that_has_finished_is_left_as_it_is(make):
     config = make()
     attempt(config)
     save(config, 6)
-    RunDir(config.run_dir).write_report("{}")
+    RunDir(config.run_dir).write_report('{"steps": 6}')
     assert attempt(config) is None
     assert RunDir(config.run_dir).report.exists()
 
@@ -98,9 +98,26 @@ def test_a_finished_run_may_get_more_steps(make):
     config = make()
     attempt(config)
     path = save(config, 6)
-    RunDir(config.run_dir).write_report("{}")
+    RunDir(config.run_dir).write_report('{"steps": 6}')
     assert attempt(make(trainer__steps=9)).checkpoint == path
     assert not RunDir(config.run_dir).report.exists()
+
+
+def test_a_finished_run_stays_so_whatever_became_of_its_last_checkpoint(make):
+    config = make()
+    attempt(config)
+    save(config, 4)
+    (save(config, 6) / "state.json").unlink()
+    RunDir(config.run_dir).write_report('{"steps": 6}')
+    assert attempt(config) is None
+    assert attempt(make(trainer__steps=3)) is None
+
+
+def test_fewer_steps_than_were_done_are_refused(make):
+    attempt(make())
+    save(make(), 4)
+    with pytest.raises(ConfigError, match=r"trainer.steps = 3, but the run has done 4 already"):
+        attempt(make(trainer__steps=3))
 
 
 def test_a_run_that_died_after_its_last_step_is_brought_to_its_end(make):
@@ -114,7 +131,10 @@ def test_a_finished_run_without_its_checkpoints_is_left_as_it_is(make):
     config = make()
     attempt(config)
     shutil.rmtree(save(config, 6).parent)
-    RunDir(config.run_dir).write_report("{}")
+    RunDir(config.run_dir).write_report('{"steps": 6}')
+    with pytest.raises(ConfigError, match="holds a finished run but none of its checkpoints"):
+        attempt(make(trainer__steps=9))
+    RunDir(config.run_dir).write_report('{"steps": 6}')
     assert attempt(config) is None
     assert RunDir(config.run_dir).report.exists()
 

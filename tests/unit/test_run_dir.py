@@ -52,7 +52,9 @@ def test_a_new_folder_gets_the_configuration(tmp_path):
 def test_results_are_not_overwritten_unasked(tmp_path, piece):
     before = earlier_run(tmp_path, piece)
     name = PIECES[piece].split("/")[0]
-    with pytest.raises(ConfigError, match=rf"already holds a run \({name}\); give another run_dir, or --overwrite"):
+    with pytest.raises(
+        ConfigError, match=rf"already holds a run \({name}\); --resume auto goes on with it, --overwrite"
+    ):
         RunDir(tmp_path).prepare("b: 2\n", overwrite=False)
     assert contents(tmp_path) == before
 
