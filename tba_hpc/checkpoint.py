@@ -269,7 +269,8 @@ def remove_old(folder: Path, config: CheckpointConfig) -> None:
 def _age(path: Path) -> tuple[int, int]:
     """Step and how often that step was saved before."""
     match = _NAME.fullmatch(path.name)
-    return (int(match[1]), int(match[2] or 1)) if match else (-1, 0)
+    assert match, "only what list_checkpoints gives has an age"
+    return int(match[1]), int(match[2] or 1)
 
 
 def _free_name(folder: Path, step: int) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,6 @@ from tba_hpc.config import RunConfig, to_yaml
 from tba_hpc.prompts import PromptOrder
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError, PositiveInt, Settings, read_yaml
-
-logger = logging.getLogger(__name__)
 
 AUTO = "auto"
 """Go on from the newest checkpoint of the run, if there is one."""

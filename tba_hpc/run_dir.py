@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tba_hpc.settings import ConfigError
 from tba_hpc.stable_storage import replace_file
@@ -157,9 +158,14 @@ class RunDir:
     def finished_steps(self) -> int | None:
         """Optimizer steps of the run, if it has come to its end."""
         try:
-            return int(json.loads(self.report.read_text(encoding="utf-8"))["steps"])
+            return int(self.read_report()["steps"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def read_report(self) -> dict[str, Any]:
+        """Raises `OSError` where there is none, and `ValueError` for one that is not JSON."""
+        report: dict[str, Any] = json.loads(self.report.read_text(encoding="utf-8"))
+        return report
 
     def write_report(self, text: str) -> None:
         replace_file(self.report, text + "\n")

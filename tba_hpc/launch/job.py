@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -53,8 +52,7 @@ class TrainingJob:
             self._leave_to_go_on()
         if code != 0:
             raise RuntimeError(_failure(code, JobEnvironment().paths.stdout, time.time() - started))
-        summary: Summary = json.loads(RunDir(Path(self.run_dir)).report.read_text(encoding="utf-8"))
-        return summary
+        return RunDir(Path(self.run_dir)).read_report()
 
     def checkpoint(self) -> DelayedSubmission:
         """For submitit, where its signal comes while there are no ranks yet to save anything."""
