@@ -10,6 +10,7 @@ import torch
 from held import SEED, check_nothing_lost_or_doubled, held_in, prompts_by_searcher
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from written import metrics, steps_of, weights
 
 from tba_hpc.checkpoint import Checkpoint, list_checkpoints, verify_checkpoint
 from tba_hpc.prompts import PromptOrder
@@ -67,14 +68,6 @@ def runs(run_mpi, tiny_run, tmp_path_factory):
     return {name: folder / name for name in RUNS}
 
 
-def metrics(run_dir: Path):
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-
-
-def weights(run_dir: Path):
-    return load_file(run_dir / "final" / "model.safetensors")
-
-
 def checkpoints(run_dir: Path) -> list[Checkpoint]:
     """Oldest first."""
     return [verify_checkpoint(path) for path in reversed(list_checkpoints(run_dir / "checkpoints"))]
@@ -105,7 +98,7 @@ def test_every_step_is_written_once_and_the_logs_of_all_attempts_are_kept(runs, 
     attempts = RUNS[name]
     steps = 8 if attempts[0][1][0] == SYNCHRONOUS[0] else 10
     expected = list(range(1, steps + 1))
-    assert [step["step"] for step in metrics(runs[name])] == expected
+    assert steps_of(runs[name]) == expected
     log = EventAccumulator(str(runs[name] / "tensorboard"))
     log.Reload()
     assert [event.step for event in log.Scalars("objective/loss")] == expected

@@ -1,6 +1,5 @@
 """Signals to real ranks under a real launcher."""
 
-import json
 import os
 import signal
 import sys
@@ -8,6 +7,7 @@ import time
 
 import pytest
 from crash_test import pid_of_rank
+from written import steps_of
 
 from tba_hpc.checkpoint import newest_checkpoint
 from tba_hpc.interruption import SAVED_EXIT_CODE
@@ -38,12 +38,6 @@ def test_a_signal_to_whomever_has_the_run_saved_and_it_goes_on_from_there(start,
         steps = steps_of(run_dir)
         saved = newest_checkpoint(run_dir / "checkpoints").state().step
         assert steps == list(range(1, saved + 1))
-
-
-def steps_of(run_dir):
-    path = run_dir / "metrics.jsonl"
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line)["step"] for line in lines if line.endswith("\n")]
 
 
 def wait_for_step(run_dir, step):

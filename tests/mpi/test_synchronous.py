@@ -1,11 +1,11 @@
 """Synchronous mode, where nothing depends on who was faster. All runs share one start of four ranks."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from written import metrics, weights
 
 STEPS = 5
 RUNS = {
@@ -41,14 +41,6 @@ def runs(run_mpi, tiny_run, tmp_path_factory):
     job = run_mpi("several_runs", 4, tiny_run, json.dumps(plan), seconds=200)
     assert job.code == 0, job.output
     return {name: folder / name for name in RUNS}
-
-
-def metrics(run_dir: Path):
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-
-
-def weights(run_dir: Path):
-    return load_file(run_dir / "final" / "model.safetensors")
 
 
 def same(a, b):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from written import steps_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,11 +63,6 @@ def wait_until(done: Callable[[], bool], seconds: float, describe: Callable[[], 
 
 def read(path: Path) -> str:
     return path.read_text(errors="replace") if path.exists() else ""
-
-
-def steps_of(run_dir: Path) -> list[int]:
-    """The steps in `metrics.jsonl`, in order; a line that is being written does not count."""
-    return [json.loads(line)["step"] for line in read(run_dir / "metrics.jsonl").splitlines() if line.endswith("}")]
 
 
 def attempts_in(log: Path) -> list[str]:

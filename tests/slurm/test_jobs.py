@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from batch import ROOT, Batch, attempts_in, read, steps_of, wait_until
+from batch import ROOT, Batch, attempts_in, read, wait_until
 from held import KEEP_ALL, check_nothing_lost_or_doubled
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny import tiny_settings
+from written import steps_of
 
 from tba_hpc.checkpoint import newest_checkpoint
 from tba_hpc.launch import submit_sweep

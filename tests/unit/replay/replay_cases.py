@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,3 +75,27 @@ def make_config(**changes: Any) -> BufferConfig:
     """A roomy buffer that samples uniformly and spills nothing, unless changed."""
     values = {"most_on_policy": 0.0, "max_per_query": 1000, "capacity": 10**6, "start_size": 1, **changes}
     return BufferConfig(**values)
+
+
+def restored(folder: Path, directory: Path, **config: Any) -> ReplayBuffer:
+    buffer = ReplayBuffer(make_config(**config), directory, seed=5)
+    buffer.restore(folder)
+    return buffer
+
+
+def filled(directory: Path, **changes: Any) -> ReplayBuffer:
+    """48 trajectories of 5 queries: segments, unless changed, and blocks in RAM with dead trajectories in them."""
+    config = {"memory_limit": 6000, "segment_bytes": 1500, "max_per_query": 30, **changes}
+    buffer = ReplayBuffer(make_config(**config), directory, seed=5)
+    for i in range(16):
+        buffer.add(make_batch(Item(j % 5, (j,) * 20, j) for j in range(3 * i, 3 * i + 3)), arrival=i)
+    buffer.add(make_batch(Item(j % 5, (j,) * 20, j) for j in range(0, 48, 7)), arrival=16)
+    for tier in (buffer._store.ram, buffer._store.disk):
+        assert changes or 10 < tier.live_rows < sum(len(block.sequences) for block in tier.blocks)
+    return buffer
+
+
+def write_snapshot(buffer: ReplayBuffer, folder: Path) -> None:
+    snapshot = buffer.snapshot()
+    snapshot.write(folder)
+    snapshot.release()

@@ -7,7 +7,7 @@ import errno
 import os
 import tempfile
 import threading
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay_cases import Item, assert_same, items_of, make_batch, make_config
+from replay_cases import Item, assert_same, filled, items_of, make_batch, make_config, restored, write_snapshot
 
 from tba_hpc.replay.buffer import ReplayBuffer
-from tba_hpc.replay.files import write_arrays
-from tba_hpc.replay.restore import ReplayRestoreError
-from tba_hpc.replay.segment import read_segment, write_segment
-from tba_hpc.replay.snapshot_index import INDEX_NAME, SnapshotIndex
+from tba_hpc.replay.snapshot_index import INDEX_NAME
 from tba_hpc.trajectory import SampledBatch, TrajectoryBatch
 
 MIXED = {"most_on_policy": 0.5, "reward_softmax": 0.5}
@@ -69,12 +66,6 @@ def assert_saw_the_same(a: Run, b: Run) -> None:
 
 def owned_files(buffer: ReplayBuffer) -> set[Path]:
     return {block.content.path for block in buffer._store.disk.blocks}
-
-
-def restored(folder: Path, directory: Path, **config: Any) -> ReplayBuffer:
-    buffer = ReplayBuffer(make_config(**config), directory, seed=5)
-    buffer.restore(folder)
-    return buffer
 
 
 @settings(max_examples=25, deadline=None)
@@ -137,18 +128,6 @@ def test_a_snapshot_of_a_restored_buffer_is_as_good(tmp_path):
     assert unbroken.buffer.stats().on_disk > 0
 
 
-def filled(directory: Path, **changes: Any) -> ReplayBuffer:
-    """48 trajectories of 5 queries: segments, unless changed, and blocks in RAM with dead trajectories in them."""
-    config = {"memory_limit": 6000, "segment_bytes": 1500, "max_per_query": 30, **changes}
-    buffer = ReplayBuffer(make_config(**config), directory, seed=5)
-    for i in range(16):
-        buffer.add(make_batch(Item(j % 5, (j,) * 20, j) for j in range(3 * i, 3 * i + 3)), arrival=i)
-    buffer.add(make_batch(Item(j % 5, (j,) * 20, j) for j in range(0, 48, 7)), arrival=16)
-    for tier in (buffer._store.ram, buffer._store.disk):
-        assert changes or 10 < tier.live_rows < sum(len(block.sequences) for block in tier.blocks)
-    return buffer
-
-
 def test_segments_are_linked_and_outlive_the_original(tmp_path):
     buffer = filled(tmp_path / "original")
     before = items_of(buffer.contents()[1])
@@ -197,12 +176,6 @@ def test_written_by_another_thread_while_the_buffer_goes_on(tmp_path):
         copy = restored(tmp_path / f"snapshot-{i}", tmp_path / f"restored-{i}", memory_limit=4000)
         assert items_of(copy.contents()[1]) == before
         before = items_of(buffer.contents()[1])
-
-
-def write_snapshot(buffer: ReplayBuffer, folder: Path) -> None:
-    snapshot = buffer.snapshot()
-    snapshot.write(folder)
-    snapshot.release()
 
 
 def test_ram_is_written_in_files_of_about_a_segment(tmp_path):
@@ -326,107 +299,3 @@ def test_a_segment_that_is_gone_is_an_error_of_the_write(tmp_path):
         snapshot.write(tmp_path / "snapshot")
     snapshot.release()
     assert not (tmp_path / "snapshot" / INDEX_NAME).exists()
-
-
-@pytest.mark.parametrize("kind", ["segment", "ram"])
-@pytest.mark.parametrize("how", ["truncate", "delete"])
-def test_an_incomplete_file_is_refused_by_name(tmp_path, kind, how):
-    write_snapshot(filled(tmp_path / "original"), tmp_path / "snapshot")
-    file = max((tmp_path / "snapshot").glob(f"{kind}-*.h5"))
-    content = file.read_bytes()
-    file.unlink()
-    if how == "truncate":
-        file.write_bytes(content[:-1])
-    with pytest.raises(ReplayRestoreError, match=str(file)):
-        restored(tmp_path / "snapshot", tmp_path / "restored")
-
-
-def test_a_damaged_segment_is_found_when_it_is_read(tmp_path):
-    write_snapshot(filled(tmp_path / "original"), tmp_path / "snapshot")
-    file = min((tmp_path / "snapshot").glob("segment-*.h5"))
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-    copy = restored(tmp_path / "snapshot", tmp_path / "restored")
-    assert copy.stats().lost == 0
-    assert len(copy.contents()[0]) == 48 - copy.stats().lost < 48
-
-
-def test_ram_of_another_length_is_refused(tmp_path):
-    write_snapshot(filled(tmp_path / "original"), tmp_path / "snapshot")
-    file = max((tmp_path / "snapshot").glob("ram-*.h5"))
-    content = read_segment(file)
-    write_segment(file, content.select(np.arange(len(content) - 1)))
-    with pytest.raises(ReplayRestoreError, match=f"{file} holds {len(content) - 1} trajectories instead of"):
-        restored(tmp_path / "snapshot", tmp_path / "restored")
-
-
-def test_a_folder_without_an_index_is_refused(tmp_path):
-    with pytest.raises(ReplayRestoreError, match=INDEX_NAME):
-        restored(tmp_path / "nowhere", tmp_path / "restored")
-
-
-@settings(deadline=None)
-@given(st.data())
-def test_any_damage_to_the_index_is_found(saved, data):
-    content = bytearray((saved / INDEX_NAME).read_bytes())
-    position = data.draw(st.integers(0, len(content) - 1))
-    if data.draw(st.booleans()):
-        content[position] ^= 1 << data.draw(st.integers(0, 7))
-    else:
-        del content[position:]
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / INDEX_NAME).write_bytes(content)
-        with pytest.raises(ReplayRestoreError, match=rf"{folder}/index\.h5 .*checksum"):
-            ReplayBuffer(make_config(), Path(folder) / "buffer", seed=5).restore(Path(folder))
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("saved")
-    write_snapshot(filled(folder / "original"), folder / "snapshot")
-    return folder / "snapshot"
-
-
-def last_twice(array: np.ndarray) -> np.ndarray:
-    return np.concatenate([array[:-1], array[-2:-1]])
-
-
-def swapped(array: np.ndarray) -> np.ndarray:
-    return array[np.r_[1, 0, 2 : len(array)]]
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("queries", lambda a: a.astype(np.float64), "queries is float64"),
-        ("queries", lambda a: a.reshape(1, -1), "queries is int64"),
-        ("counters", lambda a: a[:0], "0 sets of counters"),
-        ("counters", lambda a: np.zeros_like(a), "sequence numbers of stored trajectories are out of order"),
-        ("queries", lambda a: a[:-1], "4 queries and 5 sizes"),
-        ("queries", last_twice, "queries come twice"),
-        ("segments", last_twice, "segments come twice"),
-        ("query_sizes", lambda a: a + 1, "queries of 53 trajectories"),
-        ("entries", lambda a: a[:-1], "queries of 48 trajectories"),
-        ("entries", swapped, "of a query are out of order"),
-        ("entries", last_twice, "not those that are stored"),
-        ("segment_sizes", lambda a: a[:-1], "segments of"),
-        ("segment_sizes", lambda a: 0 * a, "not those that are stored"),
-        ("segment_sequences", swapped, "sequence numbers of stored trajectories are out of order"),
-        ("segment_sequences", lambda a: a[1:], "segments of"),
-        ("ram_rows", lambda a: a - a, "files of what was in RAM of 0"),
-        ("ram_sequences", swapped, "sequence numbers of stored trajectories are out of order"),
-    ],
-)
-def test_an_index_that_contradicts_itself_is_refused(saved, tmp_path, name, change, message):
-    index = SnapshotIndex.read(saved / INDEX_NAME)
-    arrays = {field.name: getattr(index, field.name) for field in fields(index)}
-    write_arrays(tmp_path / INDEX_NAME, {**arrays, name: change(arrays[name])})
-    with pytest.raises(ReplayRestoreError, match=message):
-        restored(tmp_path, tmp_path / "restored")
-
-
-def test_an_index_of_another_format_is_refused(saved, tmp_path):
-    (tmp_path / INDEX_NAME).write_bytes(min(saved.glob("ram-*.h5")).read_bytes())
-    with pytest.raises(ReplayRestoreError, match="counters"):
-        restored(tmp_path, tmp_path / "restored")
