@@ -49,6 +49,9 @@ class ModelConfig(Settings):
 
 class TaskConfig(Settings):
     name: str
+    """One of the package's, that of an entry point in the group `tba_hpc.tasks`, or a class in the file `path`."""
+    path: Path | None = None
+    """A Python file with the task."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Settings of the task itself; each task checks its own."""
 

@@ -31,6 +31,15 @@ ROW_DTYPE = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    """`system`, `user` or `assistant`, as chat templates know them."""
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
     """One query x of a task."""
 
@@ -39,6 +48,8 @@ class Prompt:
     text: str
     answer: str
     """What the task's grader compares a response with."""
+    messages: tuple[Message, ...] = ()
+    """A conversation for the tokenizer's chat template, which the policy then reads in place of `text`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,10 +26,20 @@ def yaml_text(value: Any) -> str:
     """`value` as YAML on one line. Raises `ConfigError` as `override_words` does."""
     plain = str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
     try:
-        in_brackets = yaml.safe_dump([plain], default_flow_style=True, width=math.inf, allow_unicode=True)
+        in_brackets = _flow_yaml([plain])
+        if len(in_brackets.splitlines()) > 1:
+            # Only between double quotes are line breaks written as escapes.
+            in_brackets = _flow_yaml([plain], default_style='"')
     except yaml.YAMLError as error:
         raise ConfigError(f"{value!r} is not a value for a setting: {error}") from error
-    return in_brackets.strip()[1:-1]
+    return in_brackets[1:-1]
+
+
+def _flow_yaml(value: Any, default_style: str | None = None) -> str:
+    text: str = yaml.safe_dump(
+        value, default_flow_style=True, default_style=default_style, width=math.inf, allow_unicode=True
+    )
+    return text.strip()
 
 
 def parsed_grid(words: Sequence[str]) -> dict[str, list[Any]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from tba_hpc.settings import Settings, validate
+from tba_hpc.grading.verdict import Verdict
+from tba_hpc.settings import ConfigError, Settings, validate
 from tba_hpc.trajectory import Prompt
 
 Split = Literal["train", "test"]
@@ -24,6 +25,16 @@ class Score:
     """r(y; x)"""
     correct: bool
     """Whether it counts as right in an accuracy."""
+    extracted: str | None = None
+    """The answer that was read out of the response, in one spelling for all that are equal; None if there is none. A
+    majority vote counts these."""
+    why: str = ""
+    """For people: what speaks for the reward."""
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Score:
+        """Reward 1 for a right answer, else 0."""
+        return cls(float(verdict.correct), verdict.correct, verdict.extracted, verdict.why)
 
 
 class Task(ABC, Generic[Options]):
@@ -47,6 +58,14 @@ class Task(ABC, Generic[Options]):
     @abstractmethod
     def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[Score]:
         """One score a response; `prompts[i]` is the prompt of `responses[i]`. Responses are untrusted text."""
+
+    def problem_of(self, record: Mapping[str, Any]) -> Prompt:
+        """A problem as `score` needs it, from what a user has of it: `record["answer"]`, and whatever else the task
+        asks for. Raises `ConfigError` for a record without it."""
+        answer = record.get("answer")
+        if not isinstance(answer, str | int | float) or isinstance(answer, bool):
+            raise ConfigError(f'task {type(self).__name__} needs an "answer", a text or a number; it got {answer!r}')
+        return Prompt(id=0, text=str(record.get("prompt", "")), answer=str(answer))
 
     def solution(self, prompt: Prompt) -> str:
         """The response that supervised fine-tuning imitates, without an end-of-sequence token."""

@@ -2,7 +2,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tba_hpc.launch.overrides import override_words, parsed_grid, parsed_options
@@ -15,6 +15,8 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(N
 
 
 @given(VALUES)
+@example("\n")
+@example(["a\n\nb", {"c d": "e\u2028f"}, 1, 0.5, None, True])
 def test_any_value_arrives_as_it_was(value):
     (word,) = override_words({"a.b": value})
     assert "\n" not in word

@@ -1,0 +1,1 @@
+"""Whether a response answers its problem."""
