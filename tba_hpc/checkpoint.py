@@ -8,6 +8,7 @@ whenever the job may have died.
         state.json              where the run stands: `CheckpointState`
         config.yaml             the run's configuration
         policy/                 policy and tokenizer in Hugging Face format
+        reference/              the reference policy, if it has moved
         training_state.safetensors   float32 weights and optimizer state
         replay/                 the replay buffer: index, segments as hard links, what was in RAM
         manifest.json           sizes and hashes
@@ -85,6 +86,7 @@ class CheckpointState(Settings):
     step: NonNegativeInt
     """Optimizer steps done; also the version of the policy."""
     reference_version: NonNegativeInt
+    """Optimizer step of the policy that it is; 0 for the one that the run began with."""
     prompts: PromptState
     received: NonNegativeInt
     """Trajectories that have arrived, duplicates included."""
@@ -119,6 +121,7 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.policy = path / "policy"
+        self.reference = path / "reference"
         self.replay = path / "replay"
         self.config = path / "config.yaml"
         self._state = path / "state.json"

@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from tba_hpc.checkpoint import Checkpoint, CheckpointState, remove_old, write_checkpoint
 from tba_hpc.config import RunConfig, to_yaml
 from tba_hpc.optim.engine import OptimEngine
+from tba_hpc.reference import ReferencePolicy
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.replay.snapshot import ReplaySnapshot
 
@@ -32,9 +33,11 @@ class Checkpointer:
         buffer: ReplayBuffer,
         describe: Callable[[int], CheckpointState],
         first: CheckpointState,
+        reference: ReferencePolicy | None = None,
         is_superseded: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`describe` gives the rest of the state after so many steps; `first`: in which this attempt begins.
+        """`describe` gives the rest of the state after so many steps; `first`: in which this attempt begins;
+        `reference`: π_ref, if it moves.
         `is_superseded`: whether a later attempt of the run has begun, as happens where Slurm has given up a node that
         is only cut off."""
         self._config = config
@@ -45,6 +48,7 @@ class Checkpointer:
         self._describe = describe
         self._last = first.step
         self._save_seconds = first.save_seconds
+        self._reference = reference
         self._is_superseded = is_superseded
         self._writing: Future[float] | None = None
         self._snapshot: ReplaySnapshot | None = None
@@ -108,15 +112,21 @@ class Checkpointer:
 
     def _copy(self, steps: int) -> Callable[[Path], None]:
         """Copies all that training goes on to change. What it returns writes it into a folder."""
-        state = self._describe(steps).model_copy(update={"save_seconds": self._save_seconds})
+        version = self._reference.version if self._reference else 0
+        own = {"save_seconds": self._save_seconds, "reference_version": version}
+        state = self._describe(steps).model_copy(update=own)
         config_yaml = to_yaml(self._config)
         tensors = {name: tensor.to("cpu", copy=True) for name, tensor in self._engine.state().items()}
+        reference = self._reference.copied_state() if self._reference and version else None
         replay = self._snapshot = self._buffer.snapshot()
 
         def fill(folder: Path) -> None:
             checkpoint = Checkpoint(folder)
             checkpoint.write_state(state, config_yaml, tensors)
             self._engine.save_pretrained(checkpoint.policy, self._tokenizer, tensors)
+            if reference:
+                model, weights = reference
+                model.save_pretrained(checkpoint.reference, state_dict=weights)
             replay.write(checkpoint.replay)
             self._check_not_superseded()
 

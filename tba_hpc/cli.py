@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -156,15 +155,18 @@ def sft(config: ConfigFile, overrides: Overrides = None) -> None:
     from tba_hpc.config import load_sft_config
 
     settings = load_sft_config(config, overrides or [])
-    from tba_hpc.sft import run_sft
+    from tba_hpc.progress import ProgressDisplay
+    from tba_hpc.sft import COLUMNS, run_sft
 
-    console = Console()
+    console, shown = Console(), dict[str, float]()
+    display = ProgressDisplay(console, "step", settings.training.max_steps, COLUMNS)
 
     def show(metrics: dict[str, float]) -> None:
-        line = " | ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        console.print(line, soft_wrap=True, highlight=False)
+        shown.update(metrics)  # the accuracy stays until there is a new one
+        display.update(int(metrics["step"]) + 1, shown)
 
-    result = run_sft(settings, show)
+    with display:
+        result = run_sft(settings, show)
     accuracy = f"{result.evaluation.accuracy.share:.1%} greedy accuracy; " if result.evaluation else ""
     console.print(f"{accuracy}saved in {result.checkpoint} after {result.steps} steps", soft_wrap=True, markup=False)
 
@@ -183,43 +185,74 @@ def doctor(
 def evaluate_checkpoint(
     checkpoint: Annotated[str, typer.Argument(help="Folder in Hugging Face format, or hub name.", show_default=False)],
     task: Annotated[str, typer.Option(help="Name of the task.")] = "arithmetic",
+    task_path: Annotated[Path | None, typer.Option(help="Python file with the task, if it is one of yours.")] = None,
     task_options: Annotated[str, typer.Option(help="Options of the task, as JSON.")] = "{}",
     split: Annotated[str, typer.Option(help="train or test.")] = "test",
     problems: Annotated[int, typer.Option(help="The first so many problems; 0 for all.")] = 0,
-    batch_size: Annotated[int, typer.Option(min=1)] = 256,
-    max_response_tokens: Annotated[int, typer.Option(min=1)] = 16,
-    output: Annotated[Path | None, typer.Option(help="Write each problem and response here, as JSON lines.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Most responses generated at a time.")] = 256,
+    max_response_tokens: Annotated[
+        int | None, typer.Option(help="Default: 512, or half of the model's positions if that is less.")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    samples: Annotated[int, typer.Option(help="Sample so many responses to each problem, too.")] = 0,
+    temperature: Annotated[float | None, typer.Option(help="Of the samples. Default: 1.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Of the samples. Default: 1.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the samples.")] = 0,
+    k: Annotated[
+        str | None, typer.Option(help="For pass@k and maj@k, as 1,4,16. Default: powers of two up to --samples.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write problems and responses here as they are done, as JSON lines.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write --output anew if it exists.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
 ) -> None:
-    """Greedy accuracy (pass@1) of a checkpoint, with a 95% confidence interval."""
-    from tba_hpc.config import EvaluationConfig, TaskConfig
-    from tba_hpc.evaluator import evaluate_checkpoint as evaluate
+    """Greedy accuracy (pass@1) of a checkpoint, and with --samples its pass@k and maj@k, with 95% intervals.
+
+    pass@k: how likely one of k samples is right. maj@k: how likely the answer
+    is right that most of k samples give; of several, the one that came first.
+    Intervals are for the choice of problems. Progress: on standard error."""
+    from tba_hpc.eval_command import EvalOptions, run_eval
     from tba_hpc.settings import validate
 
-    settings = validate(
-        EvaluationConfig, {"split": split, "problems": problems, "batch_size": batch_size}, "options of eval"
-    )
-    if output:
-        _check_writable(output)
-    task_config = TaskConfig(name=task, options=_json_options(task_options))
-    result = evaluate(checkpoint, task_config, settings, max_response_tokens)
-    if output:
-        lines = (json.dumps(asdict(record), ensure_ascii=False) for record in result.records)
-        output.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    console = Console()
-    accuracy = result.accuracy
-    low, high = accuracy.interval
-    console.print(
-        f"{accuracy.share:.1%} of {accuracy.problems} problems right (95% interval {low:.1%} to {high:.1%}); "
-        f"{result.mean_response_length:.1f} tokens a response, {result.finished_fraction:.1%} finished",
-        soft_wrap=True,
-        highlight=False,
-    )
+    values = {
+        "checkpoint": checkpoint,
+        "task": {"name": task, "path": task_path, "options": _json_options(task_options)},
+        "split": split,
+        "problems": problems,
+        "batch_size": batch_size,
+        "max_response_tokens": max_response_tokens,
+        "dtype": dtype,
+        "samples": samples,
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+        "k": k.split(",") if k is not None else None,
+        "output": output,
+        "overwrite": overwrite,
+        "as_json": as_json,
+    }
+    run_eval(validate(EvalOptions, values, "options of eval"), Console(), Console(stderr=True))
 
 
-def _check_writable(output: Path) -> None:
-    existing = output if output.exists() else output.parent
-    if not output.parent.is_dir() or output.is_dir() or not os.access(existing, os.W_OK):
-        raise ConfigError(f"--output {str(output)!r} cannot be written: give a file in a folder that exists")
+@app.command()
+def grade(
+    task: Annotated[str, typer.Option(help="Name of the task.", show_default=False)],
+    task_path: Annotated[Path | None, typer.Option(help="Python file with the task, if it is one of yours.")] = None,
+    task_options: Annotated[str, typer.Option(help="Options of the task, as JSON.")] = "{}",
+) -> None:
+    """Grades responses that you have: a look at a reward before it is trained on.
+
+    Reads lines {"response": …, "answer": …} on standard input, writes lines
+    {"reward": …, "extracted": …, "why": …}. What else a task needs stands
+    beside the answer, or in an object "prompt"."""
+    from tba_hpc.config import TaskConfig
+    from tba_hpc.grade_command import grade_lines
+    from tba_hpc.tasks import make_task
+
+    the_task = make_task(TaskConfig(name=task, path=task_path, options=_json_options(task_options)))
+    with os.fdopen(sys.stdin.fileno(), "rb", closefd=False) as source:
+        grade_lines(the_task, source, sys.stdout.buffer)
 
 
 def _json_options(text: str) -> dict[str, Any]:

@@ -94,6 +94,20 @@ class RolloutConfig(Settings):
     exploration: ExplorationConfig | None = None
 
 
+class ReferenceConfig(Settings):
+    """Whether the reference policy moves, as in TBA′: with a constant β, the policy may then leave its start behind."""
+
+    reset_every: PositiveInt | None = None
+    """ρ: after every so many optimizer steps the current policy becomes the reference; never when not given."""
+    stale: Literal["recompute", "drop"] = "recompute"
+    """What happens to trajectories that an earlier reference has scored: the trainers score them anew when they are
+    drawn, or they are left out."""
+
+    def resets_after(self, steps: int) -> bool:
+        """Whether the policy after so many optimizer steps becomes the reference."""
+        return self.reset_every is not None and steps % self.reset_every == 0
+
+
 class BufferConfig(Settings):
     most_on_policy: Share
     """m: probability that a query of a batch is drawn from what arrived at the latest sync."""
@@ -120,11 +134,21 @@ class ObjectiveConfig(Settings):
     name: Literal["tb_vargrad"] = "tb_vargrad"
     beta: BetaSchedule
     """β of the target posterior π_ref · exp(r/β)."""
+    importance_ratio: tuple[NonNegativeFloat, PositiveFloat] | None = None
+    """Weigh the gradient of each token with π_θ / π_behavior, clamped to between these; no weights when not given."""
+    log_ratio_limit: PositiveFloat | None = None
+    """Clamp each token's log π_θ − log π_ref to ± this; unlimited when not given."""
 
     @model_validator(mode="after")
     def _beta_stays_positive(self) -> ObjectiveConfig:
         if isinstance(self.beta, Linear) and min(self.beta.start, self.beta.end) <= 0:
             raise ValueError(f"beta runs from {self.beta.start} to {self.beta.end}, but r/β needs β > 0 throughout")
+        return self
+
+    @model_validator(mode="after")
+    def _ratios_ordered(self) -> ObjectiveConfig:
+        if self.importance_ratio and self.importance_ratio[0] > self.importance_ratio[1]:
+            raise ValueError(f"importance_ratio = {list(self.importance_ratio)} is not in ascending order")
         return self
 
 
@@ -140,6 +164,9 @@ class TrainerConfig(Settings):
     max_sync_delay: Integer | None = Field(None, ge=0)
     """Optimizer steps that a sync may be late because the one before is still under way, before the trainer waits;
     k when not given."""
+    lag: Integer = Field(0, ge=0)
+    """L, with schedule = fixed_lag: optimizer steps between the weights that sample a batch and the step that learns
+    from it; a multiple of k."""
     max_reuse: PositiveFloat | None = None
     """Most times that a trajectory may be learned from, on average over all that have arrived; beyond it the trainer
     waits for new ones. Unbounded when not given."""
@@ -176,6 +203,8 @@ class EvaluationConfig(Settings):
     split: Literal["train", "test"] = "test"
     problems: Integer = Field(512, ge=0)
     """Held-out problems answered greedily before and after training; 0 to skip."""
+    every_steps: PositiveInt | None = None
+    """Optimizer steps between two evaluations during training, by the searchers, beside it; null for none."""
     batch_size: PositiveInt = 256
     timeout_seconds: PositiveFloat = 3600.0
     """Longest that trainer 0 may be busy with an evaluation while other ranks wait for it."""
@@ -231,12 +260,15 @@ class RunConfig(Settings):
 
     run_dir: Path
     seed: Integer = Field(0, ge=0)
-    schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
-    """`synchronous`: after each sync the trainer waits for fresh data, and searchers for new weights."""
+    schedule: Literal["asynchronous", "synchronous", "fixed_lag"] = "asynchronous"
+    """`synchronous`: after each sync the trainer waits for fresh data, and searchers for new weights. `fixed_lag`: the
+    searchers are always `trainer.lag` optimizer steps ahead with the same exact share of the work, so that every batch
+    is that stale, and the buffer serves for nothing else."""
     model: ModelConfig
     task: TaskConfig
     rollout: RolloutConfig
     buffer: BufferConfig
+    reference: ReferenceConfig = ReferenceConfig()
     objective: ObjectiveConfig
     trainer: TrainerConfig
     distributed: DistributedConfig = DistributedConfig()
@@ -275,9 +307,35 @@ class RunConfig(Settings):
                 "training would never start",
             ),
             _learning_rate_problem("trainer.learning_rate", trainer.learning_rate, "trainer.steps", trainer.steps),
+            (
+                self.evaluation.every_steps is not None and self.evaluation.problems == 0,
+                f"evaluation.every_steps = {self.evaluation.every_steps}, but evaluation.problems = 0",
+            ),
+            *self._sync_problems(),
             *self._pin_problems(),
         ]
         return _checked(self, problems)
+
+    def _sync_problems(self) -> list[Problem]:
+        """Of what happens at syncs only."""
+        k, lag, reset = self.trainer.sync_every, self.trainer.lag, self.reference.reset_every
+        drops = reset is not None and self.reference.stale == "drop"
+        return [
+            (
+                (self.schedule == "fixed_lag") != (lag > 0),
+                f"trainer.lag = {lag} with schedule = {self.schedule}: fixed_lag needs a lag, the others have none",
+            ),
+            (lag % k != 0, f"trainer.lag = {lag} is not a multiple of trainer.sync_every = {k}"),
+            (
+                reset is not None and reset % k != 0,
+                f"reference.reset_every = {reset} is not a multiple of trainer.sync_every = {k}: searchers take for "
+                "the reference what a sync brings",
+            ),
+            (
+                drops and lag > 0,
+                "reference.stale = drop would leave schedule = fixed_lag without data after a reset: use recompute",
+            ),
+        ]
 
     def _pin_problems(self) -> list[Problem]:
         """Where no checkpoint would ever be of a step that is to be pinned."""
@@ -291,9 +349,9 @@ class RunConfig(Settings):
                 f"checkpoint.pin_every = {pin} is not a multiple of checkpoint.every_steps = {every}",
             ),
             (
-                self.synchronous and pin % k != 0,
-                f"checkpoint.pin_every = {pin} is not a multiple of trainer.sync_every = {k}, but in synchronous mode "
-                "checkpoints are of the steps between two syncs",
+                self.in_lockstep and pin % k != 0,
+                f"checkpoint.pin_every = {pin} is not a multiple of trainer.sync_every = {k}, but with schedule = "
+                f"{self.schedule} checkpoints are of the steps between two syncs",
             ),
         ]
 
@@ -314,18 +372,19 @@ class RunConfig(Settings):
     def patience_seconds(self) -> float:
         """Longest wait for a sign of life of trainer 0's main thread.
 
-        It may meanwhile evaluate, save, wait for a late sync or, in synchronous mode, for the other searchers. These
+        It may meanwhile evaluate, save, wait for a late sync or, in lockstep, for the other searchers. These
         have bounds of their own, and trainer 0, who can name the culprit, is to give up first."""
         saving = 2 * self.checkpoint.timeout_seconds
         return self.evaluation.timeout_seconds + saving + 6 * self.distributed.timeout_seconds
 
     @property
-    def synchronous(self) -> bool:
-        return self.schedule == "synchronous"
+    def in_lockstep(self) -> bool:
+        """Whether searchers answer an exact number of queries with the weights of each sync."""
+        return self.schedule != "asynchronous"
 
-    def synchronous_queries(self, searcher: int, n_searchers: int) -> int:
-        """Queries a searcher answers after each sync in synchronous mode: its share of what the trainer needs until the
-        next, k batches of B."""
+    def lockstep_queries(self, searcher: int, n_searchers: int) -> int:
+        """Queries a searcher answers after each sync in lockstep: its share of what the trainer learns from between two
+        syncs, k batches of B."""
         needed = self.trainer.sync_every * self.trainer.queries_per_batch
         return needed // n_searchers + (searcher < needed % n_searchers)
 
@@ -336,6 +395,11 @@ class SftTrainingConfig(Settings):
     learning_rate: LearningRateSchedule
     weight_decay: NonNegativeFloat = 0.0
     max_grad_norm: GradNorm = 1.0
+    micro_batch_tokens: PositiveInt = 16384
+    """Most tokens, padding included, in one forward and backward pass; the gradient is that of the whole batch."""
+    skip_too_long: bool = False
+    """Leave out demonstrations that are longer than `max_response_tokens` or than the model's positions allow, and say
+    how many; otherwise one that is too long is an error."""
     evaluate_every: PositiveInt
     """Optimizer steps between two greedy evaluations."""
     stop_at_accuracy: float = Field(1.0, gt=0, le=1)
@@ -365,16 +429,8 @@ class SftConfig(Settings):
                 "give either model (a checkpoint to go on from) or init (a fresh model)",
             ),
             (
-                model is not None and model.dtype != "float32",
-                "model.dtype = bfloat16: fine-tuning works on float32 weights, as its updates would be rounded away",
-            ),
-            (
                 model is not None and model.reference is not None,
                 "model.reference is set, but fine-tuning has no use for a reference policy: leave it out",
-            ),
-            (
-                model is not None and model.gradient_checkpointing,
-                "model.gradient_checkpointing is not supported in fine-tuning: leave it out",
             ),
             _learning_rate_problem(
                 "training.learning_rate", training.learning_rate, "training.max_steps", training.max_steps

@@ -38,12 +38,23 @@ class Intake:
     """Asynchronous: whatever arrives goes into the buffer at once, and the trainer waits only for the first
     `buffer.start_size` trajectories and where `trainer.max_reuse` bounds how far it may run ahead of the searchers."""
 
-    def __init__(self, config: RunConfig, exchange: TrainerExchange, buffer: ReplayBuffer, arrived: Arrived) -> None:
-        """`arrived`: in earlier attempts of the run."""
+    def __init__(
+        self,
+        config: RunConfig,
+        exchange: TrainerExchange,
+        buffer: ReplayBuffer,
+        arrived: Arrived,
+        reference_version: int = 0,
+        first_step: int = 0,
+    ) -> None:
+        """`arrived` in earlier attempts of the run, which have done `first_step` optimizer steps. `reference_version`:
+        of the reference policy as it begins."""
         self._config = config
         self._exchange = exchange
         self._buffer = buffer
         self._sync = -1
+        self._reference_version = reference_version
+        self._usable = arrived.trajectories if len(buffer) else 0  # of the reference, if others are left out
         self.arrived = arrived
         self.last: Arrival | None = None
         """The latest round's arrival, whose headers tell how the searchers are doing."""
@@ -58,19 +69,35 @@ class Intake:
         `give_up`; then the result is None."""
         started = time.monotonic()
         self._take(self._exchange.arrivals())
-        enough = self._wait_until(
-            lambda: self.arrived.trajectories >= self._needed(step), f"the data of step {step}", give_up
-        )
+        enough = self._wait_until(lambda: self._has_enough(step), f"the data of step {step}", give_up)
         return time.monotonic() - started if enough else None
+
+    def reset_reference(self, version: int) -> None:
+        """The reference policy is now that of optimizer step `version`. If the configuration says so, what an earlier
+        one has scored is dropped, and left out where it arrives later."""
+        self._reference_version = version
+        if self._config.reference.stale == "drop":
+            self._buffer.clear()
+            self._usable = 0
+
+    def wait_until_in_use(self, version: int, give_up: Callable[[], bool] = _wait_on) -> bool:
+        """Waits until every searcher works with weights of this version or newer ones: until then it could miss them,
+        if still newer ones were published. Returns whether they all do; if not, it was given up."""
+
+        def in_use() -> bool:
+            return self.last is not None and bool(self.last.headers["policy_version"].min() >= version)
+
+        return self._wait_until(in_use, f"the work of all searchers with the weights of step {version}", give_up)
 
     def finish(self) -> None:
         """Takes in what the last round has brought."""
         self._take(self._exchange.arrivals())
 
-    def _needed(self, step: int) -> float:
+    def _has_enough(self, step: int) -> bool:
         reuse = self._config.trainer.max_reuse
         used = (step + 1) * self._config.trainer.batch_size
-        return max(self._config.buffer.start_size, used / reuse if reuse else 0)
+        enough_new = reuse is None or used / reuse <= self.arrived.trajectories
+        return self._usable >= self._config.buffer.start_size and enough_new
 
     def _take(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:
@@ -89,6 +116,9 @@ class Intake:
         self.arrived.trajectories += len(batch)
 
     def _add(self, batch: TrajectoryBatch, arrival: int) -> None:
+        if self._config.reference.stale == "drop":
+            batch = batch.select(np.flatnonzero(batch.rows["reference_version"] == self._reference_version))
+        self._usable += len(batch)
         self.arrived.duplicates += self._buffer.add(batch, arrival).duplicates
 
     def _wait_until(self, enough: Callable[[], bool], what: str, give_up: Callable[[], bool]) -> bool:
@@ -113,23 +143,32 @@ class Intake:
         return "seconds since a generation batch: " + ", ".join(f"searcher {i}: {s:.0f}" for i, s in enumerate(idle))
 
 
-class SynchronousIntake(Intake):
-    """Synchronous: after each sync the trainer waits until every trajectory sampled with the new weights is there, and
-    takes them in by searcher, so that the buffer's content does not depend on who was faster.
+class LockstepIntake(Intake):
+    """Lockstep: the k steps that follow a sync learn from the k·B queries that the searchers have answered with the
+    weights of one certain sync: of the latest in synchronous mode, with a fixed lag of the one so many steps before.
+    The trainer waits until all of it is there, and takes it in by searcher, so that the buffer's content does not
+    depend on who was faster. Each step learns from B queries that no other step does."""
 
-    The k steps of a sync divide these k·B queries among themselves, each learning from B that no other step does: the
-    first on-policy, the last from trajectories k − 1 optimizer steps old."""
-
-    def __init__(self, config: RunConfig, exchange: TrainerExchange, buffer: ReplayBuffer, arrived: Arrived) -> None:
-        super().__init__(config, exchange, buffer, arrived)
-        self._per_step = config.trainer.queries_per_batch * config.rollout.samples_per_query
-        self._expected = config.trainer.sync_every * self._per_step
-        self._held: list[list[TrajectoryBatch]] = [[] for _ in arrived.prompts]
+    def __init__(
+        self,
+        config: RunConfig,
+        exchange: TrainerExchange,
+        buffer: ReplayBuffer,
+        arrived: Arrived,
+        reference_version: int = 0,
+        first_step: int = 0,
+    ) -> None:
+        super().__init__(config, exchange, buffer, arrived, reference_version, first_step)
+        n, samples = len(arrived.prompts), config.rollout.samples_per_query
+        self._shares = [config.lockstep_queries(i, n) * samples for i in range(n)]
+        self._per_step = config.trainer.queries_per_batch * samples
+        self._first_step = first_step
+        self._held = [TrajectoryBatch.empty() for _ in arrived.prompts]
         self._fresh = TrajectoryBatch.empty()
 
     def prepare(self, step: int, give_up: Callable[[], bool] = _wait_on) -> float | None:
-        """Waits, at the first step after a sync, for all that the searchers sample with its weights. Makes this step's
-        share of it the buffer's latest arrival."""
+        """Waits, at the first step after a sync, for all that the steps up to the next one learn from. Makes this
+        step's share of it the buffer's latest arrival."""
         steps_since_sync = step % self._config.trainer.sync_every
         waited = 0.0 if steps_since_sync else self._wait_for_sync(step, give_up)
         if waited is not None:
@@ -138,29 +177,31 @@ class SynchronousIntake(Intake):
         return waited
 
     def finish(self) -> None:
-        """Part of what the searchers sample after a sync is of no use: it will be sampled again, to the same tokens."""
+        """What the searchers are ahead is of no use to a run that goes on later: it will be sampled again."""
 
     def _wait_for_sync(self, step: int, give_up: Callable[[], bool]) -> float | None:
         """Waits for what the next k steps learn from, and puts it in the order of the searchers. Returns the seconds
         waited; None if it was given up."""
         started = time.monotonic()
-        what = f"the data sampled with the weights of step {step}"
-        if not self._wait_until(lambda: self._held_count() >= self._expected, what, give_up):
+        version = max(step - self._config.trainer.lag, self._first_step)
+        what = f"the data sampled with the weights of step {version}"
+        if not self._wait_until(self._is_complete, what, give_up):
             return None
         waited = time.monotonic() - started
-        by_searcher = [TrajectoryBatch.concatenate(held) for held in self._held]
+        by_searcher = [held.select(np.arange(share)) for held, share in zip(self._held, self._shares, strict=True)]
+        self._held = [
+            held.select(np.arange(share, len(held))) for held, share in zip(self._held, self._shares, strict=True)
+        ]
         self._fresh = TrajectoryBatch.concatenate(by_searcher)
-        self._held = [[] for _ in self._held]
-        assert len(self._fresh) == self._expected, "searchers answer exactly the queries of a sync"
-        assert np.all(self._fresh.rows["policy_version"] == step), "stale data in synchronous mode"
+        assert np.all(self._fresh.rows["policy_version"] == version), "searchers answer each query in its turn"
         self._count(by_searcher, self._fresh, step)
         return waited
+
+    def _is_complete(self) -> bool:
+        return all(len(held) >= share for held, share in zip(self._held, self._shares, strict=True))
 
     def _take(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:
             self.last = arrival
-            for held, batch in zip(self._held, arrival.batches, strict=True):
-                held.append(batch)
-
-    def _held_count(self) -> int:
-        return sum(len(batch) for held in self._held for batch in held)
+            pairs = zip(self._held, arrival.batches, strict=True)
+            self._held = [TrajectoryBatch.concatenate([held, batch]) for held, batch in pairs]

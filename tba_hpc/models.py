@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,6 +151,32 @@ def fresh_llama(init: dict[str, Any], tokenizer: PreTrainedTokenizerBase, seed: 
         raise ConfigError(f"init does not describe a Llama: {error}") from error
     model.eval()  # type: ignore[no-untyped-call]
     return model
+
+
+@torch.no_grad()
+def load_weights(model: PreTrainedModel, weights: Iterable[tuple[str, Tensor]]) -> None:
+    """Copies `weights`, which must be all of `model.named_parameters()`, each once: of parameters tied together only
+    the first name. Raises `ValueError` otherwise, or for another shape or dtype; the model is then of no use."""
+    missing = dict(model.named_parameters())
+    for name, tensor in weights:
+        parameter = missing.pop(name, None)
+        if parameter is None:
+            raise ValueError(f"weight {name!r} came twice, or the model has no such parameter")
+        if (parameter.shape, parameter.dtype) != (tensor.shape, tensor.dtype):
+            raise ValueError(
+                f"weight {name!r} is {list(tensor.shape)} {tensor.dtype}; the model has "
+                f"{list(parameter.shape)} {parameter.dtype}"
+            )
+        parameter.copy_(tensor)
+    if missing:
+        raise ValueError(f"{len(missing)} weights of the model did not come, among them {min(missing)!r}")
+
+
+def copied_state(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The model's `state_dict` in CPU memory of its own. Tied parameters share theirs, as in the model."""
+    live = model.state_dict(keep_vars=True)
+    copies = {id(tensor): tensor.detach().to("cpu", copy=True) for tensor in live.values()}
+    return {name: copies[id(tensor)] for name, tensor in live.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tba_hpc.config import LoggingConfig, RolloutConfig
 from tba_hpc.distributed.trainer_exchange import Arrival
+from tba_hpc.evaluations import Evaluations
 from tba_hpc.intake import Intake
 from tba_hpc.metrics import MetricsWriter
 from tba_hpc.progress import Columns, ProgressDisplay
@@ -70,6 +71,7 @@ class Monitor:
         self._intake = intake
         self._render = render
         self._rates = SearcherRates()
+        self._evaluations = Evaluations()
         self._arrival: Arrival | None = None
         self._of_arrival: dict[str, float] = {}
 
@@ -87,6 +89,9 @@ class Monitor:
             "trainer/sync_seconds": report.sync_seconds,
         }
         self._writer.scalars(done, metrics)
+        if self._intake.last is not None:
+            for evaluation in self._evaluations.update(self._intake.last.headers):
+                self._writer.evaluation(evaluation.step, evaluation.to_json())
         if done % self._config.histograms_every == 0:
             self._writer.histogram(done, "staleness", staleness(report.step, report.batch))
         if done % self._config.samples_every == 0:
@@ -206,5 +211,6 @@ def _grouped(metrics: dict[str, float]) -> dict[str, float]:
     """Engine metrics under the headings they have in TensorBoard."""
     schedule = dict.fromkeys(("beta", "learning_rate"), "schedule")
     optimizer = dict.fromkeys(("grad_norm", "skipped_updates", "micro_batches", "tokens"), "optimizer")
-    folders = schedule | optimizer
+    reference = dict.fromkeys(("version", "rescored"), "reference")
+    folders = schedule | optimizer | reference
     return {f"{folders.get(name, 'objective')}/{name}": value for name, value in metrics.items()}

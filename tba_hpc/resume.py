@@ -32,6 +32,7 @@ _FIXED = (
     "model.reference",
     "model.dtype",
     "task.name",
+    "task.path",
     "task.options",
     "rollout.temperature",
     "objective.name",
@@ -39,7 +40,7 @@ _FIXED = (
     "buffer.deduplicate",
 )
 """What cannot change without making the trajectories held, or the state of training, those of another run."""
-_FIXED_IF_SYNCHRONOUS = ("trainer.sync_every",)
+_FIXED_IN_LOCKSTEP = ("trainer.sync_every", "trainer.lag")
 _FIXED_IF_REUSE_IS_BOUNDED = ("trainer.batch_size",)
 
 
@@ -134,7 +135,7 @@ def _check_compatible(config: RunConfig, checkpoint: Checkpoint, state: Checkpoi
     saved, now = read_yaml(checkpoint.config), config.model_dump(mode="json")
     fixed = [
         *_FIXED,
-        *(_FIXED_IF_SYNCHRONOUS if config.synchronous else ()),
+        *(_FIXED_IN_LOCKSTEP if config.in_lockstep else ()),
         *(_FIXED_IF_REUSE_IS_BOUNDED if config.trainer.max_reuse else ()),
     ]
     problems = [
@@ -152,10 +153,10 @@ def _check_compatible(config: RunConfig, checkpoint: Checkpoint, state: Checkpoi
     if state.step > config.trainer.steps:
         raise ConfigError(f"trainer.steps = {config.trainer.steps}, but the run has done {state.step} already")
     k = config.trainer.sync_every
-    if config.synchronous and state.step % k and state.step < config.trainer.steps:
+    if config.in_lockstep and state.step % k and state.step < config.trainer.steps:
         raise ConfigError(
-            f"trainer.steps = {config.trainer.steps}: a synchronous run that ended after step {state.step}, between "
-            f"two syncs (trainer.sync_every = {k}), cannot be extended"
+            f"trainer.steps = {config.trainer.steps}: a run with schedule = {config.schedule} that ended after step "
+            f"{state.step}, between two syncs (trainer.sync_every = {k}), cannot be extended"
         )
 
 

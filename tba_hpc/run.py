@@ -25,11 +25,11 @@ from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.run_dir import RunDir
 from tba_hpc.run_leader import run_leader
 from tba_hpc.run_lock import RunLock
-from tba_hpc.searcher import ReferencePolicy, Searcher
+from tba_hpc.searcher import Searcher
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
 from tba_hpc.trainer import follow
-from tba_hpc.wiring import eos_id, optim_engine, pad_id, weight_group
+from tba_hpc.wiring import eos_id, moving_reference, optim_engine, reference_policy, weight_group
 
 logger = logging.getLogger(__name__)
 _START_UP_SECONDS = 1800.0  # until the configuration, which has a bound of its own, is known and a checkpoint verified
@@ -106,18 +106,16 @@ def _search(start: Start, world: World, interruption: Interruption) -> None:
     tokenizer = load_tokenizer(config.model.path)
     policy = load_policy(config.model.path, config.model, world.device)
     engine = HFEngine(policy, eos_id(tokenizer), version=-1)
-    reference = ReferencePolicy(
-        load_policy(config.model.reference_path, config.model, world.device),
-        pad_id(tokenizer),
-        config.rollout.temperature,
-        config.model.logprob_chunk_tokens,
-        config.trainer.micro_batch_tokens,
-    )
+    reference = reference_policy(start, tokenizer, world.device)
     assert world.exchange is not None
     manifest = Manifest.from_json(broadcast_text(world.exchange, None, config.distributed.timeout_seconds))
     manifest.check(Manifest.of(policy.named_parameters()), world.name)
     group = weight_group(config, world)
-    staged = StagedWeights(FlatWeights(manifest, world.device, config.distributed.bucket_bytes))
+    flat, flat_reference = FlatWeights(manifest, world.device, config.distributed.bucket_bytes), None
+    if config.reference.reset_every:
+        manifest.check(Manifest.of(reference.named_parameters()), f"the reference policy of {world.name}")
+        flat_reference = FlatWeights(manifest, world.device, config.distributed.bucket_bytes)
+    staged = StagedWeights(flat, flat_reference)
     exchange = SearcherExchange(world, staged, manifest.fingerprint, group, config.distributed, interruption.has_come)
     Searcher(config, world.index, world.n_searchers, prompts, task, tokenizer, engine, reference, exchange).run()
 
@@ -127,4 +125,6 @@ def _follow(start: Start, world: World, interruption: Interruption) -> None:
     group = TrainerGroup(world, config.distributed.timeout_seconds, config.patience_seconds)
     tokenizer = load_tokenizer(config.model.path)
     policy = load_policy(config.model.path, config.model, world.device)
-    follow(config, optim_engine(start, world, group, policy, tokenizer), group, interruption.has_come)
+    engine = optim_engine(start, world, group, policy, tokenizer)
+    reference = moving_reference(start, tokenizer, world.device)
+    follow(config, engine, group, reference, interruption.has_come)

@@ -26,6 +26,7 @@ class RunDir:
         self.path = path
         self.config = path / "config.yaml"
         self.metrics = path / "metrics.jsonl"
+        self.evaluations = path / "evaluations.jsonl"
         self.tensorboard = path / "tensorboard"
         self.logs = path / "logs"
         self.segments = path / "buffer"
@@ -62,10 +63,10 @@ class RunDir:
 
     def _keep_metrics(self, steps_done: int) -> None:
         """Drops what was written of later steps, and a last line that was cut off."""
-        if not self.metrics.exists():
-            return
-        lines = self.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-        replace_file(self.metrics, "".join(line for line in lines if _step_of(line) <= steps_done))
+        for file in (self.metrics, self.evaluations):
+            if file.exists():
+                lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+                replace_file(file, "".join(line for line in lines if _step_of(line) <= steps_done))
 
     def _write_config(self, config_yaml: str) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -109,7 +110,7 @@ class RunDir:
 
     def _clear(self, keep_logs: bool) -> None:
         """Removes what an earlier run wrote, and nothing else; its configuration, which tells that it did, stays."""
-        for file in (self.metrics, self.report):
+        for file in (self.metrics, self.evaluations, self.report):
             file.unlink(missing_ok=True)
         for folder in (self.final, *self.checkpoints.glob("step_*")):
             if folder.exists():

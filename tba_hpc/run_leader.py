@@ -24,7 +24,7 @@ from tba_hpc.distributed.trainer_group import TrainerGroup
 from tba_hpc.distributed.weight_channel import FlatWeights
 from tba_hpc.distributed.world import World, broadcast_text
 from tba_hpc.evaluator import EvaluationStoppedError, evaluate
-from tba_hpc.intake import Arrived, Intake, SynchronousIntake
+from tba_hpc.intake import Arrived, Intake, LockstepIntake
 from tba_hpc.interruption import SAVED_EXIT_CODE, Deadline, Interruption, job_end
 from tba_hpc.metrics import MetricsWriter
 from tba_hpc.models import load_policy, load_tokenizer
@@ -32,6 +32,7 @@ from tba_hpc.monitor import COLUMNS, Monitor
 from tba_hpc.optim.engine import OptimEngine
 from tba_hpc.progress import ProgressDisplay, make_console
 from tba_hpc.record import RunRecord
+from tba_hpc.reference import ReferencePolicy
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.report import RunReport
 from tba_hpc.resume import Start
@@ -40,7 +41,7 @@ from tba_hpc.run_dir import RunDir
 from tba_hpc.tasks import Task, make_task
 from tba_hpc.trainer import Trainer
 from tba_hpc.trajectory import Trajectory
-from tba_hpc.wiring import eos_id, optim_engine, weight_group
+from tba_hpc.wiring import eos_id, moving_reference, optim_engine, weight_group
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,8 @@ class _Parts:
     policy: PreTrainedModel
     group: TrainerGroup
     engine: OptimEngine
+    reference: ReferencePolicy | None
+    """π_ref, if it moves."""
     buffer: ReplayBuffer
     exchange: TrainerExchange
     intake: Intake
@@ -93,15 +96,16 @@ def _make_parts(start: Start, world: World) -> _Parts:
     task, tokenizer = make_task(config.task), load_tokenizer(config.model.path)
     policy = load_policy(config.model.path, config.model, world.device)
     engine = optim_engine(start, world, group, policy, tokenizer)
+    reference = moving_reference(start, tokenizer, world.device)
     buffer = ReplayBuffer(config.buffer, run_dir.segments_of(start.attempt), config.seed)
     checkpoint = start.open()
     if checkpoint:
         buffer.restore(checkpoint.replay)
     exchange = _exchange(config, world, engine, syncs=buffer.latest_arrival or 0)
     state = start.state(task.size("train"), world.n_searchers)
-    kind = SynchronousIntake if config.synchronous else Intake
+    kind = LockstepIntake if config.in_lockstep else Intake
     arrived = Arrived(np.array(state.prompts.taken), state.received, state.duplicates)
-    intake = kind(config, exchange, buffer, arrived)
+    intake = kind(config, exchange, buffer, arrived, state.reference_version, state.step)
     return _Parts(
         config=config,
         world=world,
@@ -111,6 +115,7 @@ def _make_parts(start: Start, world: World) -> _Parts:
         policy=policy,
         group=group,
         engine=engine,
+        reference=reference,
         buffer=buffer,
         exchange=exchange,
         intake=intake,
@@ -162,6 +167,7 @@ def _train(parts: _Parts, departure: Departure, console: Console) -> tuple[int, 
         parts.buffer,
         parts.record.state,
         parts.state,
+        parts.reference,
         is_superseded=lambda: parts.run_dir.latest_attempt > parts.attempt,
     )
     trainer = Trainer(
@@ -174,6 +180,7 @@ def _train(parts: _Parts, departure: Departure, console: Console) -> tuple[int, 
         monitor,
         checkpointer,
         departure,
+        parts.reference,
         steps_done,
     )
     parts.record.begin_training()

@@ -5,49 +5,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
+from tba_hpc.accuracy import Accuracy
 from tba_hpc.config import RolloutConfig, RunConfig
 from tba_hpc.distributed.searcher_exchange import SearcherExchange
-from tba_hpc.models import Sequences, token_logprobs
-from tba_hpc.optim.micro_batches import plan
+from tba_hpc.evaluator import EvaluationStoppedError, answer_problems, number_of_problems
 from tba_hpc.prompts import PromptStream
+from tba_hpc.reference import ReferencePolicy
 from tba_hpc.rollout.engine import Rollout, RolloutEngine, SamplingParams
 from tba_hpc.rollout.text import decode_responses, encode_prompts
 from tba_hpc.tasks.base import Score, Task
-from tba_hpc.trajectory import ROW_DTYPE, Prompt, TrajectoryBatch, ragged_indices
-
-
-class ReferencePolicy:
-    """π_ref, which scores every response once, where it was sampled."""
-
-    def __init__(
-        self, model: PreTrainedModel, pad_token_id: int, temperature: float, chunk_tokens: int, batch_tokens: int
-    ) -> None:
-        self._model = model
-        self._pad_token_id = pad_token_id
-        self._temperature = temperature
-        self._chunk_tokens = chunk_tokens
-        self._batch_tokens = batch_tokens
-        self.version = 0
-
-    @torch.no_grad()
-    def score(self, batch: TrajectoryBatch) -> TrajectoryBatch:
-        """The batch with log π_ref of its response tokens filled in."""
-        lengths = batch.rows["prompt_length"] + batch.rows["response_length"]
-        logprobs = np.zeros(len(batch.response_tokens), np.float32)
-        for part in plan(lengths, np.arange(len(batch), dtype=np.int32), self._batch_tokens):
-            sequences = Sequences.from_trajectories(batch.select(part.indices), self._pad_token_id, self._model.device)
-            values = token_logprobs(self._model, sequences, self._temperature, self._chunk_tokens)
-            flat = ragged_indices(batch.response_offsets, part.indices)
-            logprobs[flat] = values[sequences.response_mask].cpu().numpy()
-        return replace(batch, reference_logprobs=logprobs)
+from tba_hpc.trajectory import ROW_DTYPE, Prompt, TrajectoryBatch
 
 
 class Searcher:
@@ -73,30 +46,54 @@ class Searcher:
         self._reference = reference
         self._exchange = exchange
         self._prompts = prompts
-        self._quota = config.synchronous_queries(index, n_searchers)
+        self._n_searchers = n_searchers
 
     def run(self) -> None:
-        """Waits for the first weights; from then on for nothing but an outbox that is full, or, in synchronous mode,
-        for the next weights. Returns when trainer 0 ends the run."""
+        """Waits for the first weights; from then on for nothing but an outbox that is full, or, in lockstep, for the
+        next weights. Returns when trainer 0 ends the run."""
         self._exchange.start()
         self._wait_for_weights(-1)
-        while not self._exchange.stopped():
-            if self._config.synchronous:
-                self._search(self._quota)
-                self._wait_for_weights(self._engine.version)
-            else:
-                waited = self._exchange.outbox.wait_for_room(self._config.distributed.timeout_seconds)
-                self._exchange.stats.record_waiting(waited)
-                self._exchange.staged.commit(self._engine)
-                self._search(self._config.rollout.queries_per_batch)
+        if self._config.in_lockstep:
+            self._search_in_lockstep()
+        else:
+            self._search_on()
         self._exchange.join()
+
+    def _search_on(self) -> None:
+        """With the newest weights there are."""
+        while not self._exchange.stopped():
+            waited = self._exchange.outbox.wait_for_room(self._config.distributed.timeout_seconds)
+            self._exchange.stats.record_waiting(waited)
+            self._commit()
+            self._search(self._config.rollout.queries_per_batch)
+
+    def _search_in_lockstep(self) -> None:
+        """This searcher's share once with the weights of each sync; with the first, once more for each sync that the
+        searchers are to be ahead."""
+        trainer = self._config.trainer
+        share = self._config.lockstep_queries(self._index, self._n_searchers)
+        for _ in range(trainer.lag // trainer.sync_every):
+            self._search(share)
+        while not self._exchange.stopped():
+            self._search(share)
+            self._wait_for_weights(self._engine.version)
 
     def _wait_for_weights(self, beyond: int) -> None:
         started = time.monotonic()
         self._exchange.staged.wait_beyond(beyond, self._exchange.stopped, self._config.patience_seconds)
         self._exchange.stats.record_waiting(time.monotonic() - started)
-        while not (self._exchange.stopped() or self._exchange.staged.commit(self._engine)):
+        while not (self._exchange.stopped() or self._commit()):
             time.sleep(1e-3)
+
+    def _commit(self) -> bool:
+        """Takes newer weights into use if some lie ready, and evaluates them if that is asked for."""
+        if not self._exchange.staged.commit(self._engine, self._reference):
+            return False
+        version = self._engine.version
+        self._exchange.stats.record_version(version)
+        if (due := self._exchange.evaluation_due(version)) is not None:
+            self._evaluate(due)
+        return True
 
     def _search(self, n_queries: int) -> None:
         """Works through the next `n_queries` prompts and offers what came of them."""
@@ -109,7 +106,29 @@ class Searcher:
             batch = self.collect([self._task.prompt("train", i) for i in ids], place)
             self._exchange.outbox.offer(batch)
             busy = time.monotonic() - started
-            self._exchange.stats.record(len(batch), len(batch.response_tokens), self._engine.version, busy)
+            self._exchange.stats.record(len(batch), len(batch.response_tokens), busy)
+
+    def _evaluate(self, due: int) -> None:
+        """Greedy accuracy on this searcher's share of the held-out problems, as asked for at version `due`."""
+        settings, rollout = self._config.evaluation, self._config.rollout
+        problems = number_of_problems(self._task, settings.split, settings.problems)
+        records = answer_problems(
+            self._engine,
+            self._task,
+            self._tokenizer,
+            settings.split,
+            range(self._index, problems, self._n_searchers),
+            settings.batch_size,
+            rollout.max_prompt_tokens,
+            rollout.max_response_tokens,
+            self._exchange.stopped,
+        )
+        try:
+            correct = [record.correct for record in records]
+        except EvaluationStoppedError:
+            return
+        accuracy = Accuracy(sum(correct), len(correct))
+        self._exchange.stats.record_evaluation(due, self._engine.version, accuracy)
 
     def collect(self, prompts: Sequence[Prompt], place: tuple[int, int, int]) -> TrajectoryBatch:
         """Samples, scores and packs S trajectories for each prompt; fewer if the run stops meanwhile. `place` makes the
@@ -133,13 +152,12 @@ class Searcher:
         prompt_ids: NDArray[np.int64],
         prompts: Sequence[NDArray[np.int32]],
     ) -> TrajectoryBatch:
-        """Trajectories without log π_ref and temperature."""
+        """Trajectories without temperature and without what the reference policy adds."""
         if not rollouts:
             return TrajectoryBatch.empty()
         rows = np.zeros(len(rollouts), ROW_DTYPE)
         rows["prompt_id"] = prompt_ids
         rows["policy_version"] = self._engine.version
-        rows["reference_version"] = self._reference.version
         rows["searcher"] = self._index
         rows["prompt_length"] = [len(prompt) for prompt in prompts]
         rows["response_length"] = [len(rollout.tokens) for rollout in rollouts]

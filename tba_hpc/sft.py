@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,26 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tba_hpc.config import ModelConfig, SftConfig
+from tba_hpc.demonstrations import demonstrations
 from tba_hpc.evaluator import EvaluationResult, evaluate
+from tba_hpc.metrics import MetricsWriter
 from tba_hpc.models import Sequences, fresh_llama, load_policy, load_tokenizer, room_for_prompt, token_logprobs
+from tba_hpc.optim.micro_batches import plan
+from tba_hpc.optim.parameters import TrainedParameters
+from tba_hpc.progress import Columns
 from tba_hpc.rollout.hf import HFEngine
-from tba_hpc.rollout.text import encode_prompts
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
 from tba_hpc.tasks.base import Task
-from tba_hpc.trajectory import Trajectory, TrajectoryBatch
+from tba_hpc.trajectory import TrajectoryBatch
+
+COLUMNS: Columns = (
+    ("loss", "loss", ".4f"),
+    ("grad_norm", "gradient", ".3g"),
+    ("learning_rate", "learning rate", ".2e"),
+    ("accuracy", "accuracy", ".1%"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +50,30 @@ def run_sft(config: SftConfig, report: Callable[[dict[str, float]], None]) -> Sf
     """Trains until an evaluation reaches `stop_at_accuracy`, at most `max_steps` steps, and saves the model to
     `run_dir/final`. The same configuration gives the same model, on the same machine and number of threads.
 
-    `report` gets the metrics of every step: `step`, `loss` (mean cross-entropy in nats a token), `learning_rate`,
-    `grad_norm`, and where an evaluation followed, `accuracy`. Raises `ConfigError` for a checkpoint that is there
-    already, a task without solutions, or a solution longer than `max_response_tokens`."""
-    checkpoint = RunDir(config.run_dir).final
-    if checkpoint.exists():
-        raise ConfigError(f"{checkpoint} exists: move it away, or choose another run_dir")
+    `report` gets the metrics of every step, which also go to `metrics.jsonl` and TensorBoard: `step` (0, 1, …), `loss`
+    (mean cross-entropy in nats a token), `learning_rate`, `grad_norm`, and where an evaluation followed, `accuracy`.
+    Raises `ConfigError` for results that are there already, a task without solutions, or a demonstration that is too
+    long."""
+    run_dir = RunDir(config.run_dir)
+    for file in (run_dir.final, run_dir.metrics):
+        if file.exists():
+            raise ConfigError(f"{file} exists: move it away, or choose another run_dir")
     setup = _setup(config)
-    steps, evaluation = _train(setup, _corpus(setup), report)
-    setup.model.save_pretrained(checkpoint)
-    setup.tokenizer.save_pretrained(checkpoint)
-    return SftResult(checkpoint, steps, evaluation)
+    training = config.training
+    corpus = demonstrations(
+        setup.task, setup.tokenizer, setup.max_prompt_tokens, config.max_response_tokens, training.skip_too_long
+    )
+    config.run_dir.mkdir(parents=True, exist_ok=True)
+    with closing(MetricsWriter(run_dir)) as writer:
+
+        def record(metrics: dict[str, float]) -> None:
+            writer.scalars(int(metrics["step"]) + 1, {name: metrics[name] for name in metrics if name != "step"})
+            report(metrics)
+
+        steps, evaluation = _train(setup, corpus, record)
+    setup.model.save_pretrained(run_dir.final)
+    setup.tokenizer.save_pretrained(run_dir.final)
+    return SftResult(run_dir.final, steps, evaluation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,55 +105,16 @@ def _setup(config: SftConfig) -> _Setup:
     return _Setup(config, task, model, tokenizer, room, chunk_tokens)
 
 
-def _corpus(setup: _Setup) -> TrajectoryBatch:
-    """Every problem of the training split with its solution for a response."""
-    task, tokenizer, limit = setup.task, setup.tokenizer, setup.config.max_response_tokens
-    prompts = [task.prompt("train", i) for i in range(task.size("train"))]
-    prompt_tokens = encode_prompts(tokenizer, prompts, setup.max_prompt_tokens)
-    solutions = tokenizer([task.solution(prompt) for prompt in prompts], add_special_tokens=False)["input_ids"]
-    for prompt, solution in zip(prompts, solutions, strict=True):
-        if len(solution) + 1 > limit:
-            raise ConfigError(
-                f"the solution of prompt {prompt.id} ({prompt.text[:60]!r}) has {len(solution) + 1} tokens with the "
-                f"end-of-sequence token, more than max_response_tokens = {limit}"
-            )
-    return TrajectoryBatch.from_trajectories(
-        [
-            _demonstration(prompt.id, tokens, np.array([*solution, tokenizer.eos_token_id], np.int32))
-            for prompt, tokens, solution in zip(prompts, prompt_tokens, solutions, strict=True)
-        ]
-    )
-
-
-def _demonstration(prompt_id: int, prompt: NDArray[np.int32], response: NDArray[np.int32]) -> Trajectory:
-    """A solution as a trajectory that no policy sampled."""
-    unknown = np.zeros(len(response), np.float32)
-    return Trajectory(
-        prompt_id=prompt_id,
-        prompt_tokens=prompt,
-        response_tokens=response,
-        behavior_logprobs=unknown,
-        reference_logprobs=unknown,
-        reward=0.0,
-        correct=True,
-        finished=True,
-        temperature=1.0,
-        policy_version=0,
-        reference_version=0,
-        searcher=0,
-    )
-
-
 def _train(
     setup: _Setup, corpus: TrajectoryBatch, report: Callable[[dict[str, float]], None]
 ) -> tuple[int, EvaluationResult | None]:
     """Number of steps done, and the evaluation after the last of them."""
     training, evaluation = setup.config.training, None
-    optimizer = torch.optim.AdamW(setup.model.parameters(), weight_decay=training.weight_decay)
+    learner = _Learner(setup)
     batches = _shuffled_batches(len(corpus), training.batch_size, setup.config.seed)
     for step in range(training.max_steps):
         learning_rate = training.learning_rate(step)
-        metrics = _step(setup, optimizer, corpus.select(next(batches)), learning_rate)
+        metrics = learner.step(corpus.select(next(batches)), learning_rate)
         metrics |= {"step": float(step), "learning_rate": learning_rate}
         due = (step + 1) % training.evaluate_every == 0 or step + 1 == training.max_steps
         if due and setup.config.evaluation.problems:
@@ -148,21 +134,47 @@ def _shuffled_batches(n: int, batch_size: int, seed: int) -> Iterator[NDArray[np
         yield from (order[start : start + batch_size] for start in range(0, n, batch_size))
 
 
-def _step(
-    setup: _Setup, optimizer: torch.optim.Optimizer, batch: TrajectoryBatch, learning_rate: float
-) -> dict[str, float]:
-    """One optimizer step on the mean cross-entropy of the solutions' tokens."""
-    model, max_grad_norm = setup.model, setup.config.training.max_grad_norm
-    sequences = Sequences.from_trajectories(batch, setup.tokenizer.pad_token_id, model.device)
-    logprobs = token_logprobs(model, sequences, temperature=1.0, chunk_tokens=setup.chunk_tokens)
-    loss = -logprobs.sum() / len(batch.response_tokens)
-    loss.backward()  # type: ignore[no-untyped-call]
-    grad_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
-    optimizer.step()
-    optimizer.zero_grad()
-    return {"loss": loss.item(), "grad_norm": grad_norm.item()}
+class _Learner:
+    """The model and its optimizer."""
+
+    def __init__(self, setup: _Setup) -> None:
+        model_config, self._training = setup.config.model, setup.config.training
+        self._recomputes = model_config is not None and model_config.gradient_checkpointing
+        if self._recomputes:
+            setup.model.gradient_checkpointing_enable(  # type: ignore[no-untyped-call]
+                gradient_checkpointing_kwargs={"use_reentrant": False}
+            )
+        self._setup = setup
+        self._parameters = TrainedParameters(setup.model)
+        self._optimizer = torch.optim.AdamW(self._parameters.named().values(), weight_decay=self._training.weight_decay)
+
+    def step(self, batch: TrajectoryBatch, learning_rate: float) -> dict[str, float]:
+        """One optimizer step on the mean cross-entropy of the solutions' tokens."""
+        # transformers recomputes in training mode only, and an evaluation leaves the model in the other; nothing else
+        # depends on the mode.
+        self._setup.model.train(self._recomputes)
+        self._parameters.zero_gradients()
+        loss = self._backward(batch)
+        grad_norm = torch.nn.utils.clip_grad_norm_(self._parameters.named().values(), self._training.max_grad_norm)
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        self._optimizer.step()
+        self._parameters.copy_to_model()
+        return {"loss": loss, "grad_norm": grad_norm.item()}
+
+    def _backward(self, batch: TrajectoryBatch) -> float:
+        """Adds the gradient of the loss, in micro-batches. Returns the loss."""
+        lengths, total = batch.rows["prompt_length"] + batch.rows["response_length"], 0.0
+        for part in plan(lengths, np.arange(len(batch)), self._training.micro_batch_tokens):
+            rows = batch.select(np.sort(part.indices))  # sorted, so that a batch that fits is computed as it is
+            sequences = Sequences.from_trajectories(rows, self._setup.tokenizer.pad_token_id, self._setup.model.device)
+            logprobs = token_logprobs(
+                self._setup.model, sequences, temperature=1.0, chunk_tokens=self._setup.chunk_tokens
+            )
+            loss = -logprobs.sum() / len(batch.response_tokens)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += loss.item()
+        return total
 
 
 def _evaluate(setup: _Setup) -> EvaluationResult:

@@ -19,6 +19,7 @@ from tba_hpc.intake import Intake
 from tba_hpc.monitor import Monitor, StepReport
 from tba_hpc.optim.engine import OptimEngine
 from tba_hpc.optim.micro_batches import shard
+from tba_hpc.reference import ReferencePolicy
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.trajectory import SampledBatch
 
@@ -40,9 +41,11 @@ class Trainer:
         monitor: Monitor,
         checkpointer: Checkpointer,
         departure: Departure,
+        reference: ReferencePolicy | None = None,
         steps_done: int = 0,
     ) -> None:
-        """`steps_done`: optimizer steps of earlier attempts of the run."""
+        """`reference`: this trainer's copy of π_ref, if it moves. `steps_done`: optimizer steps of earlier attempts of
+        the run."""
         self._config = config
         self._engine = engine
         self._group = group
@@ -52,7 +55,8 @@ class Trainer:
         self._monitor = monitor
         self._checkpointer = checkpointer
         self._departure = departure
-        self._first = self._synced_at = steps_done
+        self._reference = reference
+        self._first = self._synced_at = self._evaluated_at = steps_done
         self.steps_done = steps_done
         """Optimizer steps of the run so far."""
         self.reason_to_leave: str | None = None
@@ -83,17 +87,29 @@ class Trainer:
         self.steps_done = step + 1
         busy = time.monotonic() - started
         started = time.monotonic()
+        if self._resets_reference():
+            self._intake.reset_reference(self.steps_done)
         if self._sync_is_due():
-            self._exchange.publish(self.steps_done, self._engine.named_parameters())
-            self._synced_at = self.steps_done
+            self._publish()
         waiting = waiting_seconds + time.monotonic() - started
         sync, checkpoint = self._exchange.sync_seconds, self._checkpointer.metrics
         self._monitor.step(StepReport(step, batch, metrics, busy, waiting, sync, checkpoint))
 
+    def _publish(self) -> None:
+        every = self._config.evaluation.every_steps
+        evaluate = every is not None and self.steps_done // every > self._evaluated_at // every
+        if evaluate:
+            self._evaluated_at = self.steps_done
+        named = self._engine.named_parameters()
+        self._exchange.publish(self.steps_done, named, self._resets_reference(), evaluate)
+        self._synced_at = self.steps_done
+
+    def _resets_reference(self) -> bool:
+        return self._config.reference.resets_after(self.steps_done)
+
     def _may_save(self) -> bool:
-        """In synchronous mode a run is saved between two syncs: what the searchers then work on follows from what is
-        saved."""
-        return not self._config.synchronous or self.steps_done % self._config.trainer.sync_every == 0
+        """In lockstep a run is saved between two syncs: what the searchers then work on follows from what is saved."""
+        return not self._config.in_lockstep or self.steps_done % self._config.trainer.sync_every == 0
 
     def _has_to_leave(self) -> bool:
         """Whether the run is to save and leave now. Once it is, it stays so."""
@@ -111,7 +127,7 @@ class Trainer:
     def _sample(self, step: int) -> SampledBatch:
         trainer = self._config.trainer
         return self._buffer.sample(
-            trainer.queries_per_batch, trainer.samples_per_query, step, recent_only=self._config.synchronous
+            trainer.queries_per_batch, trainer.samples_per_query, step, recent_only=self._config.in_lockstep
         )
 
     def _learn(self, step: int, batch: SampledBatch) -> dict[str, float]:
@@ -119,28 +135,41 @@ class Trainer:
         lengths = rows["prompt_length"] + rows["response_length"]
         shares = [batch.select(indices) for indices in shard(lengths, batch.group_ids, self._group.size)]
         self._group.send(step, shares)
-        return learn(self._config, self._engine, step, len(batch), shares[0])
+        metrics = {}
+        if self._reference:
+            stale = rows["reference_version"] != self._reference.version
+            metrics = {"version": self._reference.version, "rescored": float(stale.mean())}
+        return {**metrics, **learn(self._config, self._engine, self._reference, step, len(batch), shares[0])}
 
     def _sync_is_due(self) -> bool:
-        """Whether to publish now; waits for the publish before if the sync would otherwise be too late."""
-        trainer = self._config.trainer
+        """Whether to publish now. Waits for the publish before if the sync would otherwise be too late, or is one that
+        no searcher must miss."""
+        trainer, lockstep = self._config.trainer, self._config.in_lockstep
         late = self.steps_done - self._synced_at - trainer.sync_every
-        if late < 0 or self.steps_done == trainer.steps:
+        if self.steps_done == trainer.steps or (late < 0 and not self._resets_reference()):
             return False
         allowed = trainer.sync_every if trainer.max_sync_delay is None else trainer.max_sync_delay
-        if self._config.synchronous or late >= allowed:
+        if lockstep or late >= allowed or self._resets_reference():
             self._exchange.wait_until_published()
+        if lockstep and not self._intake.wait_until_in_use(self._synced_at, self._while_waiting):
+            return False
         return self._exchange.ready_to_publish
 
 
-def follow(config: RunConfig, engine: OptimEngine, group: TrainerGroup, interrupted: Callable[[], bool]) -> None:
+def follow(
+    config: RunConfig,
+    engine: OptimEngine,
+    group: TrainerGroup,
+    reference: ReferencePolicy | None,
+    interrupted: Callable[[], bool],
+) -> None:
     """The loop of the trainers other than trainer 0, whose batches they wait for; its stop message ends it. They let it
     know when their rank is `interrupted`: has been asked to save and leave."""
     watch = threading.Thread(target=_tell_when, args=(interrupted, group), name="watch", daemon=True)
     watch.start()
     while (message := group.receive()) is not None:
         step, total, share = message
-        learn(config, engine, step, total, share)
+        learn(config, engine, reference, step, total, share)
     group.close()
 
 
@@ -151,10 +180,22 @@ def _tell_when(interrupted: Callable[[], bool], group: TrainerGroup) -> None:
     group.tell_interrupted()
 
 
-def learn(config: RunConfig, engine: OptimEngine, step: int, total: int, share: SampledBatch) -> dict[str, float]:
+def learn(
+    config: RunConfig,
+    engine: OptimEngine,
+    reference: ReferencePolicy | None,
+    step: int,
+    total: int,
+    share: SampledBatch,
+) -> dict[str, float]:
     """One optimizer step on this trainer's share of a batch of `total` trajectories, with β and learning rate of that
-    step. Collective over the trainers."""
+    step, and with what the reference policy of now says of each; then the reference policy moves if it is time.
+    Collective over the trainers."""
     beta = config.objective.beta(step)
     learning_rate = config.trainer.learning_rate(step)
+    if reference:
+        share = reference.current(share)
     metrics = engine.step(share, total, beta, learning_rate)
+    if reference and config.reference.resets_after(step + 1):
+        reference.reset(engine.named_parameters(), step + 1)
     return {**metrics, "beta": beta, "learning_rate": learning_rate}

@@ -28,6 +28,14 @@ def pytest_configure() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Real data in files of JSON lines, as their authors publish them: gsm8k_train.jsonl, math500_test.jsonl, …"""
+    if "TBA_DATA_DIR" not in os.environ:
+        pytest.skip("TBA_DATA_DIR does not name a folder with data")
+    return Path(os.environ["TBA_DATA_DIR"])
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """What is left of a process."""

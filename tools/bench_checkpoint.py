@@ -62,7 +62,7 @@ class Bench:
         config, model = write_config(folder), fresh_llama(sizes(hidden), Arithmetic({}).new_tokenizer(), seed=0)
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         self._engine = TorchEngine(
-            model, 0, OBJECTIVES["tb_vargrad"](), config.trainer, config.model, 1.0, torch.device("cpu")
+            model, 0, OBJECTIVES["tb_vargrad"](config.objective), config.trainer, config.model, 1.0, torch.device("cpu")
         )
         self._buffer = ReplayBuffer(config.buffer, folder / "buffer", seed=0)
         for arrival in range(10):

@@ -35,11 +35,15 @@ HEADER = np.dtype(
         ("trajectories", "<i8"),  # in the payload
         ("generated", "<i8"),  # trajectories in all
         ("tokens", "<i8"),  # response tokens in all
-        ("policy_version", "<i8"),  # in use now
+        ("policy_version", "<i8"),  # in use now; -1 before the first
         ("busy_seconds", "<f8"),  # in all, generating and scoring
         ("waiting_seconds", "<f8"),  # in all, for weights or for the outbox to be emptied
         ("idle_seconds", "<f8"),  # since the last generation batch ended
         ("interrupted", "<i8"),  # 1 once a signal has asked this rank to save and leave
+        ("evaluation", "<i8"),  # version that the last evaluation was asked for at; 0 before the first
+        ("evaluation_version", "<i8"),  # version that it was made with
+        ("evaluation_problems", "<i8"),  # of this searcher's share
+        ("evaluation_correct", "<i8"),  # of these
     ]
 )
 _ALIGNMENT = 8
@@ -50,6 +54,10 @@ class Flag(IntFlag):
 
     WEIGHTS = 1
     STOP = 2
+    RESET_REFERENCE = 4
+    """The weights that follow are those of the new reference policy, too."""
+    EVALUATE = 8
+    """Searchers answer their share of the held-out problems with the weights that follow, or newer ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.distributed import ProcessGroup
 
+from tba_hpc.accuracy import Accuracy
 from tba_hpc.config import DistributedConfig
 from tba_hpc.distributed.abort import abort_on_error
 from tba_hpc.distributed.patience import MemberPatience
@@ -27,16 +28,29 @@ class SearcherStats:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._header = np.zeros(1, HEADER)
+        self._header["policy_version"] = -1
         self._last_batch = time.monotonic()
 
-    def record(self, generated: int, tokens: int, version: int, busy_seconds: float) -> None:
+    def record(self, generated: int, tokens: int, busy_seconds: float) -> None:
         """One generation batch that ended now."""
         with self._lock:
             self._header["generated"] += generated
             self._header["tokens"] += tokens
-            self._header["policy_version"] = version
             self._header["busy_seconds"] += busy_seconds
             self._last_batch = time.monotonic()
+
+    def record_version(self, version: int) -> None:
+        """Of the weights in use from now on."""
+        with self._lock:
+            self._header["policy_version"] = version
+
+    def record_evaluation(self, due: int, version: int, accuracy: Accuracy) -> None:
+        """Of this searcher's share of the held-out problems, as asked for with the weights of version `due`, with those
+        of `version`."""
+        with self._lock:
+            self._header["evaluation"], self._header["evaluation_version"] = due, version
+            self._header["evaluation_problems"] = accuracy.problems
+            self._header["evaluation_correct"] = accuracy.correct
 
     def record_waiting(self, seconds: float) -> None:
         with self._lock:
@@ -78,6 +92,7 @@ class SearcherExchange:
             world.exchange, config.chunk_bytes, MemberPatience(world.exchange, config.timeout_seconds)
         )
         self._stopped = threading.Event()
+        self._evaluation = self._evaluated = 0  # versions that an evaluation was asked for at, and made for
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
 
     def start(self) -> None:
@@ -86,6 +101,15 @@ class SearcherExchange:
     def stopped(self) -> bool:
         """Whether trainer 0 has ended the run."""
         return self._stopped.is_set()
+
+    def evaluation_due(self, version: int) -> int | None:
+        """Since which version an evaluation is due that the weights of `version` are new enough for; None if none is.
+        Of several, the last: it is not due any longer then. For the main thread."""
+        due = self._evaluation  # read once: the communication thread may set it any moment
+        if due == self._evaluated or due > version:
+            return None
+        self._evaluated = due
+        return due
 
     def join(self) -> None:
         """Waits for the thread to end after `stopped` and closes the group. Raises `TimeoutError`."""
@@ -118,5 +142,8 @@ class SearcherExchange:
         if Flag.WEIGHTS in flags:
             if control["manifest"] != self._fingerprint:
                 raise ValueError("the trainer's weights no longer match the manifest compared at start-up")
-            self.staged.receive(self._group, self._member.wait, int(control["policy_version"]))
+            version = int(control["policy_version"])
+            if Flag.EVALUATE in flags:
+                self._evaluation = version
+            self.staged.receive(self._group, self._member.wait, version, is_reference=Flag.RESET_REFERENCE in flags)
         self.outbox.announce_room()

@@ -58,6 +58,7 @@ class TrainerExchange:
         )
         self._changed = threading.Condition()
         self._pending: int | None = None  # version of the weights to publish
+        self._purpose = Flag(0)  # what they are for besides
         self._hungry = False
         self._stopping = False
         self._arrivals: list[Arrival] = []
@@ -85,14 +86,22 @@ class TrainerExchange:
         """`[n]` whether a signal has asked a searcher to save and leave."""
         return self._interrupted
 
-    def publish(self, version: int, named: Iterable[tuple[str, torch.Tensor]]) -> None:
+    def publish(
+        self,
+        version: int,
+        named: Iterable[tuple[str, torch.Tensor]],
+        reset_reference: bool = False,
+        evaluate: bool = False,
+    ) -> None:
         """Takes a snapshot of the weights and returns; a round then carries it to the searchers. The version is the
-        number of optimizer steps that made them. Only when `ready_to_publish`."""
+        number of optimizer steps that made them. `reset_reference`: the reference policy is to be the same; `evaluate`:
+        the searchers are to try it on held-out problems. Only when `ready_to_publish`."""
         with self._changed:
             assert self._pending is None, "a publish is still under way"
         self._flat.copy_from(named)
         with self._changed:
             self._pending = version
+            self._purpose = Flag(Flag.RESET_REFERENCE * reset_reference | Flag.EVALUATE * evaluate)
             self._changed.notify_all()
 
     def wait_until_published(self) -> None:
@@ -160,7 +169,7 @@ class TrainerExchange:
     def _sync(self, version: int) -> None:
         started = time.monotonic()
         self._syncs += 1
-        self._round(Flag.WEIGHTS, version)
+        self._round(Flag.WEIGHTS | self._purpose, version)
         self._flat.broadcast(self._group, self._leader.wait)
         with self._changed:
             self._sync_seconds = time.monotonic() - started

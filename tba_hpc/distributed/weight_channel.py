@@ -17,6 +17,7 @@ from torch.distributed import ProcessGroup
 
 from tba_hpc.distributed.manifest import Manifest
 from tba_hpc.distributed.world import LEADER
+from tba_hpc.reference import ReferencePolicy
 from tba_hpc.rollout.engine import RolloutEngine
 
 Wait = Callable[[Callable[[], bool], str], None]
@@ -65,26 +66,39 @@ class FlatWeights:
 class StagedWeights:
     """A searcher's latest received weights. Received by the communication thread, committed by the main thread."""
 
-    def __init__(self, flat: FlatWeights) -> None:
+    def __init__(self, flat: FlatWeights, reference: FlatWeights | None = None) -> None:
+        """`reference`: room for those of a new reference policy, where there can be one. Newer weights of the policy
+        may come before they are committed."""
         self._flat = flat
+        self._reference = reference
+        self._reference_version: int | None = None
         self._in_use = threading.Lock()
         self._arrived = threading.Condition()
         self._version: int | None = None
 
-    def receive(self, group: ProcessGroup, wait: Wait, version: int) -> None:
-        """Waits for a commit in progress, then for the broadcast."""
+    def receive(self, group: ProcessGroup, wait: Wait, version: int, is_reference: bool = False) -> None:
+        """Waits for a commit in progress, then for the broadcast. `is_reference`: these weights are to be those of the
+        reference policy, too."""
         with self._in_use:
             self._version = None
             self._flat.broadcast(group, wait)
+            if is_reference:
+                assert self._reference is not None, "a reference policy that never moves was moved"
+                self._reference.copy_from(self._flat.named())
+                self._reference_version = version
             with self._arrived:
                 self._version = version
                 self._arrived.notify_all()
 
-    def commit(self, engine: RolloutEngine) -> bool:
-        """Gives newer weights to the engine if some lie ready. Does not wait for any that are on their way."""
+    def commit(self, engine: RolloutEngine, reference: ReferencePolicy) -> bool:
+        """Gives newer weights to the engine if some lie ready, and to the reference policy those it is to have. Does
+        not wait for any that are on their way. Returns whether the engine has new ones."""
         if not self._in_use.acquire(blocking=False):
             return False
         try:
+            if self._reference is not None and self._reference_version is not None:
+                reference.reset(self._reference.named(), self._reference_version)
+                self._reference_version = None
             if self._version is None or self._version == engine.version:
                 return False
             engine.load_weights(self._flat.named(), self._version)

@@ -1,1 +1,57 @@
-"""Whether a response answers its problem."""
+r"""Whether a response answers its problem. A response is untrusted text: it is read, never evaluated.
+
+One policy for each kind of thing that responses hold; "numbers" are GSM8K's answers and MATH's that are one number. Countdown's answers are
+expressions; `countdown.py` says how they are read.
+
+Which part counts
+    Of what is said after thinking (`<think>…</think>` is no answer), for a number the first of these that there is: the
+    line behind the last `####`; the last `\boxed{…}` or `\fbox`; the last `<answer>`; the rest of the sentence behind
+    the last "answer is" or "Answer:"; the last word with a digit that does not begin with a letter. For MATH the same
+    without `####` and without the last word. If what stands there cannot be read, the response is wrong, whatever it
+    says elsewhere. So of several the last one counts, also where one is recited in the middle, and text after it does
+    not matter.
+Boxes
+    Braces are balanced; a box in a box is read as its content; if the last box is not closed, the response is wrong.
+Empty, blank or tag-only answers; answers of more than 2,000 characters
+    Always wrong.
+Two answers ("72 or 73", `4, 5` for 4)
+    Wrong, unless the right answer is such a list. Elements are counted: `1, 1` is not 1. Sets have no order; points and
+    intervals do, and their brackets count: `(1, 2)` is neither `1, 2` nor `[1, 2]`.
+Bold, "Final Answer:", "The answer is", math mode, layout commands, tags, `<<48/2=24>>`
+    Left out. So are full stops, commas, colons at the end of an answer.
+Digits and minus signs
+    Decimal digits of every script, full-width ones too, are digits; every hyphen, en dash, and minus sign is a minus;
+    an em dash is none. A minus may stand apart from its number in an answer, but in running text it is a bullet. ½ is
+    1/2, x² is x^2, ① is no number.
+Thousands separators
+    Commas (also `{,}`, `,\!`, full-width and Arabic ones), `\,`, and no-break or thin spaces between groups of three
+    digits. An ordinary space or an underscore separates nothing: `1 080` and `1_080` are wrong. The decimal sign is a
+    point; `1,5` is no number.
+Currency, percent, degrees, units
+    Left out, and not compared: `$72`, `72%`, `72^\circ`, `72 clips` are 72; 50% is 50, never 1/2. Right behind a number
+    only well-known units are units (`72km`); other letters are variables (`3x`). "hundred" to "trillion" multiply;
+    "2 and a half" is no number.
+Decimals and fractions
+    Exact: 72.0 is 72, 0.5 is 1/2, `0.\overline{3}` is 1/3, and 0.333333 is not; 3.14159 is not π. `1/2`, `\frac{1}{2}`,
+    `\frac12` are one number whether or not they are in lowest terms; `1 1/2` and `1\frac{1}{2}` are 3/2. After `\approx`
+    stands a remark, unless only a name stands before it.
+Exponents
+    `1e3`, `1.5 \times 10^{3}` and powers of one number are numbers, up to 1,000 digits; `9^{9^9}` and `9**9**9` are none.
+Calculations that are not carried out
+    Wrong where the right answer is a number (`2+3` for 5, `\sqrt{9}` for 3), and wherever they use functions, sums,
+    factorials … and the right answer does not: otherwise repeating the question would be right. Formulas that are equal
+    count, in whatever form: `2(k+1)` for `2k+2`. Of a chain of equations the last side counts: 24 of `48/2=24`.
+Names
+    `x = 5` is 5, and not `y = 5`. Where the right answer is an equation, one is asked for. `x \in [0, 1]` is `[0, 1]`,
+    and so is `0 \le x \le 1`. Variables have case; words (`\text{Evelyn}`) have none, nor spaces or punctuation: `(C)` is
+    C.
+Bases
+    52_8 is neither 52_9 nor 42; 52 is right for 52_8, since the question asks for the base.
+Costly answers
+    Computer algebra has a time for each answer and for each batch, and limited memory; what takes more is wrong, and
+    `why` says so. It runs in a process of its own (`worker.py`), which has no MPI, and is started again if it dies.
+Hostile answers (imports, attributes, `0x10`, `1_0`, `__x__`)
+    Wrong: they have not the form of an answer. Nothing is executed, and the next response is graded as ever.
+
+Majority votes count `Verdict.extracted`: numbers in lowest terms (`1/2`), formulas as normalised text. Formulas that only
+algebra finds equal are counted apart."""

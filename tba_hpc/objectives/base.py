@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
+
+from tba_hpc.config import ObjectiveConfig
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,8 +30,11 @@ class LossInputs:
 class Objective(ABC):
     """A loss on trajectories, in two parts so that the rows of one query may go through the model separately."""
 
-    metric_names: ClassVar[tuple[str, ...]]
+    metric_names: tuple[str, ...]
     """Keys of the metrics that `loss` returns."""
+
+    @abstractmethod
+    def __init__(self, config: ObjectiveConfig) -> None: ...
 
     @abstractmethod
     def group_context(self, logprobs: Tensor, inputs: LossInputs, beta: float) -> Tensor:

@@ -9,43 +9,62 @@ the K trajectories of a query best, without a gradient (arXiv 2503.18929, equati
 The loss of a trajectory here is (β/2) δ². Because δ_j = −Â_j/β with Â_j = (r_j − r̄) − β (κ_j − κ̄), its gradient is
 exactly −Â_j ∇ log π_θ(y_j|x): reward units, and so the same learning rate at any β. The paper's δ² has the gradient
 −(2/β) Â_j ∇ log π_θ(y_j|x), and multiplied by β² it would still be off by a factor 2β.
+
+Two settings of the TBA′ runs, both off by default, bound what single tokens can do to data far from the policy:
+
+* `log_ratio_limit` c clamps each token's log π_θ − log π_ref to ±c before they are added up to κ;
+* `importance_ratio` [a, b] weighs each token in the gradient, −Â_j Σ_t w_t ∇ log π_θ(y_jt), with the ratio of now to
+  when it was sampled, w_t = clamp(π_θ(y_jt) / π_behavior(y_jt), a, b). The loss itself stays (β/2) δ².
+
+With either, the optimum is no longer exactly the posterior.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
+from tba_hpc.config import ObjectiveConfig
 from tba_hpc.objectives.base import LossInputs, Objective, group_mean
 
 
 class TBVarGrad(Objective):
     """Off-policy without importance weights: the optimum is the posterior for any sampler with full support."""
 
-    metric_names: ClassVar[tuple[str, ...]] = ("log_z", "residual", "log_ratio", "tb_loss")
+    metric_names = ("log_z", "residual", "log_ratio", "tb_loss")
     """log Ẑ (nats), |δ|·β (reward units), κ (nats; on-policy its mean is the KL divergence to π_ref), and δ²."""
+
+    def __init__(self, config: ObjectiveConfig) -> None:
+        self._limit = config.log_ratio_limit
+        self._weights = config.importance_ratio
 
     def group_context(self, logprobs: Tensor, inputs: LossInputs, beta: float) -> Tensor:
         """log Ẑ of each row's query, `[N]`."""
         with torch.no_grad():
-            kappa = log_ratio(logprobs, inputs)
+            kappa = self._log_ratio(logprobs, inputs)
             return group_mean(inputs.rewards / _positive(beta) - kappa, inputs.group_ids)
 
     def loss(
         self, logprobs: Tensor, inputs: LossInputs, context: Tensor, beta: float
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        kappa = log_ratio(logprobs, inputs)
+        kappa = self._log_ratio(logprobs, inputs)
         delta = residual(kappa, inputs.rewards, context, _positive(beta))
         metrics = (context, delta.detach().abs() * beta, kappa.detach(), delta.detach().square())
         return regression_loss(delta, beta), dict(zip(self.metric_names, metrics, strict=True))
 
-
-def log_ratio(logprobs: Tensor, inputs: LossInputs) -> Tensor:
-    """κ = Σ_t (log π_θ − log π_ref) over the response, `[N]`; 0 for an empty one."""
-    per_token = torch.where(inputs.mask, logprobs, 0.0) - torch.where(inputs.mask, inputs.reference_logprobs, 0.0)
-    return per_token.sum(dim=-1)
+    def _log_ratio(self, logprobs: Tensor, inputs: LossInputs) -> Tensor:
+        """κ = Σ_t (log π_θ − log π_ref) over the response, `[N]`, 0 for an empty one; within the limit, and with the
+        gradient Σ_t w_t ∇ log π_θ."""
+        policy = torch.where(inputs.mask, logprobs, 0.0)
+        now = policy.detach()
+        value = now - torch.where(inputs.mask, inputs.reference_logprobs, 0.0)
+        if self._limit is not None:
+            value = value.clamp(-self._limit, self._limit)
+        change = policy - now  # zero, but for its gradient
+        if self._weights is not None:
+            behavior = torch.where(inputs.mask, inputs.behavior_logprobs, 0.0)
+            change = change * (now - behavior).exp().clamp(*self._weights)
+        return (value + change).sum(dim=-1)
 
 
 def residual(kappa: Tensor, rewards: Tensor, log_z: Tensor, beta: float) -> Tensor:

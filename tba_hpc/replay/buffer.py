@@ -115,6 +115,13 @@ class ReplayBuffer:
             prompt_id = int(batch.rows["prompt_id"][bad][0])
             raise ValueError(f"a response to prompt {prompt_id} has reward NaN; correct the task's score()")
 
+    def clear(self) -> None:
+        """Drops all that is held."""
+        sequences = self._index.sequences()
+        self._index.forget(sequences)
+        self._store.discard(sequences)
+        self._evicted += len(sequences)
+
     def sample(self, n_queries: int, samples_per_query: int, step: int, recent_only: bool = False) -> SampledBatch:
         """B = `n_queries` groups of K = `samples_per_query` trajectories.
 

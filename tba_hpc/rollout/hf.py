@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
 
+from tba_hpc.models import load_weights
 from tba_hpc.rollout.engine import Rollout, SamplingParams
 from tba_hpc.rollout.sampling import sample
 
@@ -71,24 +72,9 @@ class HFEngine:
         return responses.rollouts(params.samples)
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]], version: int) -> None:
-        """Copies `weights`, which must be all of `model.named_parameters()`, each once: of parameters tied together
-        only the first name. Raises `ValueError` otherwise, or for another shape or dtype; the engine then refuses to
-        generate until a complete load has succeeded."""
+        """As `models.load_weights`. After an error the engine refuses to generate until a load has succeeded."""
         self._usable = False
-        missing = dict(self._model.named_parameters())
-        with torch.no_grad():
-            for name, tensor in weights:
-                parameter = missing.pop(name, None)
-                if parameter is None:
-                    raise ValueError(f"weight {name!r} came twice, or the engine's model has no such parameter")
-                if (parameter.shape, parameter.dtype) != (tensor.shape, tensor.dtype):
-                    raise ValueError(
-                        f"weight {name!r} is {list(tensor.shape)} {tensor.dtype}; the engine's model has "
-                        f"{list(parameter.shape)} {parameter.dtype}"
-                    )
-                parameter.copy_(tensor)
-        if missing:
-            raise ValueError(f"{len(missing)} weights of the engine's model did not come, among them {min(missing)!r}")
+        load_weights(self._model, weights)
         self.version = version
         self._usable = True
 

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
+from jinja2 import TemplateError
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from tba_hpc.rollout.engine import Rollout
 from tba_hpc.settings import ConfigError
-from tba_hpc.trajectory import Prompt
+from tba_hpc.trajectory import Message, Prompt
 
 
 def encode_prompts(
     tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Prompt], max_prompt_tokens: int
 ) -> list[NDArray[np.int32]]:
-    """Token ids `[P]` of each prompt, with the special tokens that the tokenizer itself puts around a text.
+    """Token ids `[P]` of each prompt: of a text with the special tokens that the tokenizer itself puts around it, of a
+    conversation with those of the chat template alone, up to where the assistant's next turn begins.
 
-    Raises `ConfigError` naming the first prompt of more than `max_prompt_tokens` tokens, or of none."""
-    if not prompts:
-        return []
-    encoded = [np.asarray(ids, np.int32) for ids in tokenizer([prompt.text for prompt in prompts])["input_ids"]]
+    Raises `ConfigError` naming the first prompt of more than `max_prompt_tokens` tokens, or of none, and for a
+    conversation that the tokenizer has no chat template for."""
+    texts = _text_tokens(tokenizer, [prompt.text for prompt in prompts if not prompt.messages])
+    chats = _chat_tokens(tokenizer, [prompt.messages for prompt in prompts if prompt.messages])
+    encoded = [np.asarray(next(chats if prompt.messages else texts), np.int32) for prompt in prompts]
     for prompt, tokens in zip(prompts, encoded, strict=True):
         if not 0 < len(tokens) <= max_prompt_tokens:
             start = prompt.text if len(prompt.text) <= 60 else prompt.text[:57] + "…"
@@ -30,6 +35,26 @@ def encode_prompts(
                 "(max_prompt_tokens)"
             )
     return encoded
+
+
+def _text_tokens(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> Iterator[list[int]]:
+    return iter(tokenizer(texts)["input_ids"] if texts else [])
+
+
+def _chat_tokens(tokenizer: PreTrainedTokenizerBase, conversations: list[tuple[Message, ...]]) -> Iterator[list[int]]:
+    if not conversations:
+        return iter([])
+    if tokenizer.chat_template is None:
+        raise ConfigError(
+            "the task's prompts are conversations, but the model's tokenizer has no chat template: choose another "
+            "model, or set task.options.prompt.chat=false and a template for plain text"
+        )
+    turns = [[asdict(message) for message in conversation] for conversation in conversations]
+    try:
+        encoded: Any = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=True)
+    except TemplateError as error:
+        raise ConfigError(f"the chat template of the model's tokenizer refuses the task's prompts: {error}") from error
+    return iter(encoded["input_ids"])
 
 
 def decode_responses(tokenizer: PreTrainedTokenizerBase, rollouts: Sequence[Rollout]) -> list[str]:

@@ -16,15 +16,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase
 
 from tba_hpc.settings import Settings
 from tba_hpc.tasks.base import Score, Split, Task
+from tba_hpc.tasks.characters import character_tokenizer
 from tba_hpc.trajectory import Prompt
 
-PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
-VOCABULARY = (PAD, BOS, EOS, *"0123456789+=")
+CHARACTERS = "0123456789+="
 
 
 class ArithmeticOptions(Settings):
@@ -61,7 +60,7 @@ class Arithmetic(Task[ArithmeticOptions]):
     def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[Score]:
         # Compared as text: nothing that a response says is parsed, and "085" or " 85" is no answer.
         right = [response == prompt.answer for prompt, response in zip(prompts, responses, strict=True)]
-        return [Score(reward=float(correct), correct=correct) for correct in right]
+        return [Score(float(correct), correct, response) for correct, response in zip(right, responses, strict=True)]
 
     def solution(self, prompt: Prompt) -> str:
         a, b = map(int, prompt.text.removesuffix("=").split("+"))
@@ -70,19 +69,7 @@ class Arithmetic(Task[ArithmeticOptions]):
         return prompt.answer
 
     def new_tokenizer(self) -> PreTrainedTokenizerBase:
-        """One token a character; encoding puts `<bos>` in front. Raises for a character outside the vocabulary."""
-        ids = {token: i for i, token in enumerate(VOCABULARY)}
-        tokenizer = Tokenizer(models.WordLevel(ids))
-        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-        tokenizer.decoder = decoders.Fuse()
-        tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, ids[BOS])])
-        return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-            tokenizer_object=tokenizer,
-            pad_token=PAD,
-            bos_token=BOS,
-            eos_token=EOS,
-            clean_up_tokenization_spaces=False,
-        )
+        return character_tokenizer(CHARACTERS)
 
 
 def _split_pairs(options: ArithmeticOptions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

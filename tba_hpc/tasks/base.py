@@ -40,7 +40,8 @@ class Score:
 class Task(ABC, Generic[Options]):
     """A set of prompts and a reward. Built on every rank, so building it must be cheap and need no model."""
 
-    options_model: ClassVar[type[Settings]]
+    options_model: ClassVar[type[Settings]] = Settings
+    """What the task can be told; nothing, unless a subclass says otherwise."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         """Raises `ConfigError` for an option that the task does not know."""

@@ -51,14 +51,14 @@ class Buffer:
 
 @pytest.fixture
 def make(tmp_path):
-    def make(first_step=0, is_superseded=lambda: False, **checkpoint):
+    def make(first_step=0, is_superseded=lambda: False, reference=None, **checkpoint):
         settings = tiny_settings("model", tmp_path) | {"checkpoint": {"every_steps": 3} | checkpoint}
         config = validate(RunConfig, settings, "")
         engine, buffer = Engine(), Buffer()
         new = CheckpointState.of_new_run(PromptState.of(PromptOrder.of(9, 0), [0]))
         first = new.model_copy(update={"step": first_step, "save_seconds": 2.5})
         describe = lambda step: new.model_copy(update={"step": step})  # noqa: E731
-        subject = Checkpointer(config, tmp_path, engine, None, buffer, describe, first, is_superseded)
+        subject = Checkpointer(config, tmp_path, engine, None, buffer, describe, first, reference, is_superseded)
         return subject, engine, buffer
 
     return make
@@ -226,3 +226,43 @@ def test_old_checkpoints_go(make, tmp_path):
     for step in (3, 6, 9, 12, 15):
         subject.save_last(step)
     assert steps(tmp_path) == [6, 12, 15]
+
+
+class Reference:
+    """Whose model writes its weights into a file."""
+
+    version = 3
+
+    def __init__(self) -> None:
+        self.weight = torch.ones(2)
+
+    def copied_state(self):
+        return self, {"a": self.weight.clone()}
+
+    def save_pretrained(self, path: Path, state_dict) -> None:
+        path.mkdir()
+        (path / "model").write_text(str(state_dict["a"].tolist()))
+
+
+def test_a_reference_that_has_moved_is_saved_as_it_was(make, tmp_path):
+    reference = Reference()
+    subject, _, buffer = make(reference=reference)
+    buffer.may_write.clear()
+    subject.step_done(3)
+    reference.weight.add_(1)
+    reference.version = 6
+    buffer.may_write.set()
+    finish(subject, tmp_path, 1)
+    (path,) = list_checkpoints(tmp_path)
+    checkpoint = verify_checkpoint(path)
+    assert checkpoint.state().reference_version == 3
+    assert (checkpoint.reference / "model").read_text() == "[1.0, 1.0]"
+
+
+def test_one_that_has_not_is_where_the_run_began_with_it(make, tmp_path):
+    reference = Reference()
+    reference.version = 0
+    make(reference=reference)[0].save_last(3)
+    (path,) = list_checkpoints(tmp_path)
+    assert verify_checkpoint(path).state().reference_version == 0
+    assert not verify_checkpoint(path).reference.exists()

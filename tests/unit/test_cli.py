@@ -1,5 +1,6 @@
 """The command as a user meets it; the runs themselves are tested under MPI."""
 
+import json
 import os
 import re
 import shlex
@@ -86,6 +87,11 @@ def test_a_configuration_that_is_not_there_is_a_users_mistake(command):
         (["eval", "x", "--output", "no/such/folder/x.jsonl"], "--output 'no/such/folder/x.jsonl' cannot be written"),
         (["eval", "x", "--output", "/"], "--output '/' cannot be written"),
         (["eval", CHECKPOINT, "--max-response-tokens", "32"], "max_response_tokens = 32 leaves no room for a prompt"),
+        (["eval", "x", "--samples", "4", "--k", "1,two"], "k.1 = 'two': Input should be a valid integer"),
+        (["eval", "x", "--samples", "4", "--k", "1,8"], "k = 8 is more than samples = 4"),
+        (["eval", "x", "--temperature", "0.6"], "temperature is of use with samples only: give --samples N, too"),
+        (["eval", "x", "--samples", "4", "--temperature", "0"], "would give the same response in all samples"),
+        (["eval", "x", "--batch-size", "0"], "batch_size = 0: Input should be greater than 0"),
     ],
 )
 def test_other_commands_report_mistakes_the_same_way(command, words, message):
@@ -93,6 +99,25 @@ def test_other_commands_report_mistakes_the_same_way(command, words, message):
     assert code == 2
     assert output.count("error: ") == 1
     assert message in output
+
+
+def test_every_option_of_eval_has_its_effect(command, tmp_path):
+    output = tmp_path / "some.jsonl"
+    words = ["--task-options", '{"max_operand": 9}', "--split", "train", "--problems", "6", "--batch-size", "8"]
+    words += ["--max-response-tokens", "4", "--dtype", "bfloat16", "--samples", "4", "--temperature", "0.5"]
+    words += ["--top-p", "0.9", "--seed", "3", "--k", "4,1", "--output", output, "--json"]
+    code, text = command("eval", CHECKPOINT, *words)
+    assert code == 0
+    values = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
+    expected = {"task": "arithmetic", "split": "train", "problems": 6, "max_response_tokens": 4, "dtype": "bfloat16"}
+    expected |= {"samples": 4, "temperature": 0.5, "top_p": 0.9, "seed": 3, "checkpoint": CHECKPOINT}
+    assert expected.items() <= values.items()
+    assert list(values["pass_at_k"]) == list(values["majority_at_k"]) == ["1", "4"]
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [len(record["samples"]) for record in records] == [4] * 6
+    assert all(int(record["answer"]) <= 18 for record in records)
+    code, text = command("eval", CHECKPOINT, *words)
+    assert (code, f"--output {str(output)!r} exists" in text) == (2, True)
 
 
 SUBMIT = ["--ranks-per-node", "2", "--minutes", "10"]

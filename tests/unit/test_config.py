@@ -60,7 +60,7 @@ def test_a_misspelt_key_is_named_with_its_nearest_match(key, nearest):
 def test_a_key_that_resembles_nothing_gets_the_list_of_what_there_is():
     assert refusal(qqq=1) == (
         "qqq = 1: no such setting; allowed: buffer, checkpoint, distributed, evaluation, launch, logging, model, "
-        "objective, rollout, run_dir, schedule, seed, task, trainer"
+        "objective, reference, rollout, run_dir, schedule, seed, task, trainer"
     )
 
 
@@ -82,7 +82,7 @@ def test_keys_of_a_schedule_are_those_of_its_kind():
         ("buffer__most_on_policy", 1.2, "less than or equal to 1"),
         ("buffer__memory_limit", "4 parsecs", "could not interpret byte unit"),
         ("distributed__timeout_seconds", "soon", "valid number"),
-        ("schedule", "sometimes", "'asynchronous' or 'synchronous'"),
+        ("schedule", "sometimes", "'asynchronous', 'synchronous' or 'fixed_lag'"),
         ("model__dtype", "int8", "'float32'"),
         ("seed", -1, "greater than or equal to 0"),
         ("trainer__steps", True, "valid integer"),
@@ -136,7 +136,34 @@ def test_what_is_missing_is_named():
         ),
         (
             {"schedule": "synchronous", "trainer__sync_every": 4, "checkpoint": {"every_steps": 10, "pin_every": 10}},
-            "checkpoint.pin_every = 10 is not a multiple of trainer.sync_every = 4, but in synchronous mode",
+            "checkpoint.pin_every = 10 is not a multiple of trainer.sync_every = 4, but with schedule = synchronous",
+        ),
+        ({"schedule": "fixed_lag"}, "trainer.lag = 0 with schedule = fixed_lag: fixed_lag needs a lag"),
+        (
+            {"trainer__lag": 2},
+            "trainer.lag = 2 with schedule = asynchronous: fixed_lag needs a lag, the others have none",
+        ),
+        (
+            {"schedule": "fixed_lag", "trainer__lag": 3, "trainer__sync_every": 2},
+            "trainer.lag = 3 is not a multiple of trainer.sync_every = 2",
+        ),
+        (
+            {"reference": {"reset_every": 5}, "trainer__sync_every": 2},
+            "reference.reset_every = 5 is not a multiple of trainer.sync_every = 2: ",
+        ),
+        (
+            {
+                "schedule": "fixed_lag",
+                "trainer__lag": 2,
+                "trainer__sync_every": 2,
+                "reference": {"reset_every": 2, "stale": "drop"},
+            },
+            "reference.stale = drop would leave schedule = fixed_lag without data after a reset: use recompute",
+        ),
+        ({"objective__importance_ratio": [2, 1]}, "importance_ratio = [2.0, 1.0] is not in ascending order"),
+        (
+            {"evaluation": {"every_steps": 5, "problems": 0}},
+            "evaluation.every_steps = 5, but evaluation.problems = 0",
         ),
         ({"rollout__exploration": {"fraction": 0.5, "temperature": [2, 1]}}, "temperature = [2.0, 1.0] is not in asc"),
         (
@@ -226,7 +253,7 @@ def test_a_world_that_fits_is_accepted():
 @pytest.mark.parametrize("n_searchers", [1, 2, 3, 7, 20])
 def test_searchers_share_what_the_trainer_needs_until_the_next_sync(n_searchers):
     config = validate(RunConfig, settings_with(), "")
-    shares = [config.synchronous_queries(i, n_searchers) for i in range(n_searchers)]
+    shares = [config.lockstep_queries(i, n_searchers) for i in range(n_searchers)]
     assert sum(shares) == 2 * 4  # sync_every × queries of a batch
     assert max(shares) - min(shares) <= 1
 
@@ -301,9 +328,7 @@ def test_fine_tuning_starts_from_exactly_one_thing(tmp_path, start):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": {"path": "x", "dtype": "bfloat16"}}, "model.dtype = bfloat16: fine-tuning works on float32 weights"),
         ({"model": {"path": "x", "reference": "y"}}, "model.reference is set"),
-        ({"model": {"path": "x", "gradient_checkpointing": True}}, "model.gradient_checkpointing is not supported"),
         (
             {"training": {**SFT["training"], "max_steps": 3, "learning_rate": SHORT}, "init": {}},
             "training.learning_rate is down to 0 after 2 steps: too few for training.max_steps = 3",

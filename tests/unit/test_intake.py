@@ -8,7 +8,7 @@ from tiny import tiny_settings
 from tba_hpc.config import RunConfig
 from tba_hpc.distributed.round import HEADER
 from tba_hpc.distributed.trainer_exchange import Arrival
-from tba_hpc.intake import Arrived, Intake, SynchronousIntake
+from tba_hpc.intake import Arrived, Intake, LockstepIntake
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.settings import validate
 from tba_hpc.trajectory import Trajectory, TrajectoryBatch
@@ -48,16 +48,21 @@ def arrival(sync, *serials: Sequence[int], version: int = 0) -> Arrival:
 
 @pytest.fixture
 def make(tmp_path):
-    def make(exchange, synchronous=False, timeout=0.2, start_size=4, **trainer):
+    def make(exchange, synchronous=False, timeout=0.2, start_size=4, first_step=0, reference=None, **trainer):
         settings = tiny_settings("model", "run")
         settings["buffer"] |= {"max_per_query": 1000, "start_size": start_size}
         settings["trainer"] |= trainer
         settings["distributed"] |= {"timeout_seconds": timeout}
         settings["rollout"] |= {"samples_per_query": 4}
+        settings["schedule"] = "synchronous" if synchronous else "asynchronous"
+        if trainer.get("lag"):
+            settings["schedule"] = "fixed_lag"
+        settings["reference"] = reference or {}
         config = validate(RunConfig, settings, "")
         buffer = ReplayBuffer(config.buffer, tmp_path / "buffer", 0)
-        kind = SynchronousIntake if synchronous else Intake
-        intake = kind(config, exchange, buffer, Arrived(np.zeros(N_SEARCHERS, np.int64), 0, 0))
+        kind = LockstepIntake if config.in_lockstep else Intake
+        arrived = Arrived(np.zeros(N_SEARCHERS, np.int64), 0, 0)
+        intake = kind(config, exchange, buffer, arrived, first_step=first_step)
         return intake, buffer
 
     return make
@@ -225,5 +230,70 @@ def test_what_the_last_round_brings_is_taken_in_unless_it_will_be_sampled_again(
 def test_stale_data_in_synchronous_mode_is_a_bug(make):
     exchange = ScriptedExchange([arrival(1, range(16), range(16, 32), version=7)], [])
     intake, _ = make(exchange, synchronous=True)
-    with pytest.raises(AssertionError, match="stale"):
+    with pytest.raises(AssertionError, match="in its turn"):
         intake.prepare(0)
+
+
+@pytest.mark.parametrize("first_step", [0, 6])
+def test_with_a_fixed_lag_every_step_learns_from_the_weights_of_so_many_steps_before(make, first_step):
+    """Two steps a sync, L = 4: the searchers are two syncs ahead, searcher 1 is the slower one."""
+    own = [list(range(100 * block, 100 * block + 16)) for block in range(5)]
+    other = [[50 + serial for serial in block] for block in own]
+    versions = [first_step, first_step, first_step, first_step + 2, first_step + 4]
+
+    def batch(blocks, chosen):
+        return TrajectoryBatch.from_trajectories([trajectory(s, versions[b]) for b in chosen for s in blocks[b]])
+
+    empty, headers = TrajectoryBatch.empty(), np.zeros(N_SEARCHERS, HEADER)
+    rounds = [[batch(own, [0, 1]), empty], [batch(own, [2]), batch(other, [0])], [empty, batch(other, [1, 2])]]
+    rounds += [[batch(own, [3]), batch(other, [3, 4])], [batch(own, [4]), empty]]
+    exchange = ScriptedExchange([], [Arrival(1, list(batches), headers) for batches in rounds])
+    intake, buffer = make(exchange, lag=4, first_step=first_step)
+    for block in range(5):
+        for step in range(first_step + 2 * block, first_step + 2 * block + 2):
+            assert intake.prepare(step) is not None
+            half = own if step % 2 == 0 else other
+            assert serials(buffer, 16) == half[block]
+            versions_now = buffer.sample(1, 16, 0, recent_only=True).trajectories.rows["policy_version"]
+            assert set(versions_now) == {max(step - step % 2 - 4, first_step)}
+        assert intake.arrived.prompts.tolist() == [4 * (block + 1)] * 2, "what is ahead does not count yet"
+
+
+def test_before_weights_are_published_no_searcher_may_have_missed_the_last(make):
+    late, now = arrival(1, [], []), arrival(1, [], [])
+    late.headers["policy_version"], now.headers["policy_version"] = [4, 2], [4, 4]
+    exchange = ScriptedExchange([], [late, now])
+    intake, _ = make(exchange, lag=4)
+    assert intake.wait_until_in_use(4)
+    assert exchange.later == []
+    assert intake.wait_until_in_use(4), "known already"
+    assert not intake.wait_until_in_use(6, give_up=lambda: True)
+
+
+DROPPING = {"reset_every": 2, "stale": "drop"}
+
+
+def scored_by(version, *serials):
+    batch = arrival(1, serials, [])
+    batch.batches[0].rows["reference_version"] = version
+    return batch
+
+
+def test_what_an_earlier_reference_has_scored_is_left_out_if_the_run_says_so(make):
+    exchange = ScriptedExchange([scored_by(0, *range(8))], [])
+    intake, buffer = make(exchange, start_size=4, reference=DROPPING)
+    assert intake.prepare(0) is not None
+    intake.reset_reference(2)
+    assert len(buffer) == 0
+    exchange.later = [scored_by(0, *range(8, 16)), scored_by(2, 20, 21), scored_by(0, 30), scored_by(2, 22, 23)]
+    assert intake.prepare(1) is not None
+    assert sorted(buffer.contents()[1].response_tokens.tolist()) == [20, 21, 22, 23]
+    assert intake.arrived.trajectories == 21, "all were received"
+
+
+def test_else_it_stays_to_be_scored_anew(make):
+    exchange = ScriptedExchange([scored_by(0, *range(8))], [])
+    intake, buffer = make(exchange, reference={"reset_every": 2})
+    intake.prepare(0)
+    intake.reset_reference(2)
+    assert len(buffer) == 8

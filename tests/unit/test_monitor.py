@@ -124,10 +124,13 @@ class Recorder:
     """Writer and display in one."""
 
     def __init__(self):
-        self.written, self.histograms, self.texts, self.shown = {}, [], [], []
+        self.written, self.histograms, self.texts, self.shown, self.evaluations = {}, [], [], [], []
 
     def scalars(self, step, values):
         self.written[step] = values
+
+    def evaluation(self, step, values):
+        self.evaluations.append((step, values["accuracy"]))
 
     def histogram(self, step, name, values):
         self.histograms.append(step)
@@ -178,6 +181,17 @@ def test_every_step_is_written_and_shown_under_the_number_of_steps_done():
         "checkpoint/copy_seconds": 0.25,
     }
     assert recorder.written[4].items() >= expected.items()
+
+
+def test_an_evaluation_is_written_once_under_the_step_that_it_is_of():
+    arrival = Arrival(1, [], headers([1, 2], [0, 0]))
+    subject, recorder = make_monitor(arrival)
+    for step in range(8):
+        if step == 5:
+            for name, values in {"": [4, 4], "_problems": [5, 5], "_correct": [3, 1]}.items():
+                arrival.headers[f"evaluation{name}"] = values
+        subject.step(StepReport(step, sampled(trajectory()), {"loss": 0.0, "beta": 0.1}, 1.0, 0.0, 0.0, {}))
+    assert recorder.evaluations == [(4, 0.4)]
 
 
 def test_every_number_on_the_display_is_one_that_is_written():

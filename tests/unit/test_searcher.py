@@ -11,8 +11,9 @@ from tiny import tiny_settings
 from tba_hpc.config import ExplorationConfig, ModelConfig, RolloutConfig, RunConfig
 from tba_hpc.models import Sequences, load_policy, load_tokenizer, token_logprobs
 from tba_hpc.prompts import PromptOrder
+from tba_hpc.reference import ReferencePolicy
 from tba_hpc.rollout.engine import Rollout
-from tba_hpc.searcher import ReferencePolicy, Searcher, sampling_params
+from tba_hpc.searcher import Searcher, sampling_params
 from tba_hpc.settings import validate
 from tba_hpc.tasks.arithmetic import Arithmetic
 from tba_hpc.tasks.base import Score

@@ -1,11 +1,13 @@
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from tba_hpc.config import EvaluationConfig, ModelConfig, SftConfig, load_sft_config
+from tba_hpc.config import EvaluationConfig, ModelConfig, SftConfig, TaskConfig, load_sft_config
 from tba_hpc.evaluator import evaluate
-from tba_hpc.models import load_policy, load_tokenizer
+from tba_hpc.models import load_policy, load_tokenizer, token_logprobs
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.settings import ConfigError
 from tba_hpc.sft import run_sft
@@ -99,16 +101,105 @@ def test_goes_on_from_a_checkpoint_without_evaluation(tmp_path):
     assert after[0]["loss"] < before[0]["loss"]
 
 
-def test_an_existing_checkpoint_is_not_overwritten(tmp_path):
-    (tmp_path / "final").mkdir()
-    with pytest.raises(ValueError, match="final exists"):
+@pytest.mark.parametrize("found", ["final", "metrics.jsonl"])
+def test_results_that_are_there_are_not_overwritten(tmp_path, found):
+    (tmp_path / found).mkdir()
+    with pytest.raises(ConfigError, match=f"{found} exists"):
         run(config(tmp_path))
 
 
-def test_too_long_a_solution_is_named(tmp_path):
-    settings = config(tmp_path).model_copy(update={"max_response_tokens": 1})
-    with pytest.raises(ValueError, match=r"solution of prompt 0 .* 2 tokens .* max_response_tokens = 1"):
-        run(settings)
+def test_the_numbers_of_every_step_are_written(tmp_path):
+    _, metrics = run(config(tmp_path))
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]  # steps done
+    for line, reported in zip(lines, metrics, strict=True):
+        assert {name: line[name] for name in reported if name != "step"} == {
+            name: value for name, value in reported.items() if name != "step"
+        }
+    assert any((tmp_path / "tensorboard").iterdir())
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """The padded size, the number of solution tokens, and whether activations are recomputed, in each forward pass of
+    the training."""
+    seen = []
+
+    def recording(model, sequences, **settings):
+        recomputes = model.training and model.is_gradient_checkpointing
+        seen.append((sequences.input_ids.numel(), int(sequences.response_mask.sum()), recomputes))
+        return token_logprobs(model, sequences, **settings)
+
+    monkeypatch.setattr("tba_hpc.sft.token_logprobs", recording)
+    return seen
+
+
+def test_micro_batches_change_neither_gradient_nor_weights(tmp_path, passes):
+    whole, expected = run(config(tmp_path / "whole", max_grad_norm=0.1))
+    assert len(passes) == 6
+    passes.clear()
+    budget = 18  # two of the eight rows, of 5 + 2 tokens
+    split, metrics = run(config(tmp_path / "split", max_grad_norm=0.1, micro_batch_tokens=budget))
+    assert {size for size, _, _ in passes} == {2 * 7}
+    assert sum(tokens for _, tokens, _ in passes) == 2 * 2 * (8 + 8 + 4)  # the solutions of two epochs
+    for one, other in zip(expected, metrics, strict=True):
+        assert other == pytest.approx(one, rel=1e-4)
+    assert_close_weights(load(whole)[0], load(split)[0], 1e-4)
+
+
+def assert_close_weights(one, other, tolerance):
+    for (name, a), (_, b) in zip(one.named_parameters(), other.named_parameters(), strict=True):
+        assert torch.allclose(a.float(), b.float(), atol=tolerance), name
+
+
+def test_the_order_of_a_batch_that_fits_is_kept(tmp_path, passes):
+    """Bit for bit: a recipe gives the same checkpoint, however much room there is."""
+    first, again = (run(config(tmp_path / str(n), micro_batch_tokens=n))[1] for n in (8 * 7, 10**6))
+    assert len(passes) == 12
+    assert first == again
+
+
+def going_on(run_dir, start, model=None, **training):
+    settings = config(run_dir, **training)
+    model = ModelConfig(path=str(start.checkpoint), **(model or {}))
+    return run(settings.model_copy(update={"init": None, "model": model}))
+
+
+def test_recomputing_activations_changes_nothing(tmp_path, passes):
+    """Also after an evaluation, which puts the model into the mode where nothing is recomputed."""
+    start, _ = run(config(tmp_path / "start"))
+    passes.clear()
+    plain, expected = going_on(tmp_path / "plain", start, evaluate_every=2)
+    saving, metrics = going_on(tmp_path / "saving", start, {"gradient_checkpointing": True}, evaluate_every=2)
+    assert [recomputes for _, _, recomputes in passes] == [False] * 6 + [True] * 6
+    for one, other in zip(expected, metrics, strict=True):
+        assert other == pytest.approx(one, rel=1e-5)
+    assert_close_weights(load(plain)[0], load(saving)[0], 1e-5)
+
+
+def test_bfloat16_models_learn_in_steps_too_small_for_their_precision(tmp_path):
+    start, _ = run(config(tmp_path / "start"))
+    slow = {"learning_rate": {"kind": "constant", "value": 2e-5}, "max_steps": 15, "evaluate_every": 15}
+    coarse, _ = going_on(tmp_path / "coarse", start, {"dtype": "bfloat16"}, **slow)
+    fine, _ = going_on(tmp_path / "fine", start, **slow)
+    weights = load_file(coarse.checkpoint / "model.safetensors")
+    before, after = (load_file(result.checkpoint / "model.safetensors") for result in (start, fine))
+    name = "model.layers.0.mlp.down_proj.weight"
+    assert weights[name].dtype == torch.bfloat16
+    moved = (after[name] - before[name]).flatten()
+    coarse_moved = (weights[name].float() - before[name].bfloat16().float()).flatten()
+    assert torch.corrcoef(torch.stack([moved, coarse_moved]))[0, 1] > 0.9
+
+
+def test_demonstrations_that_are_too_long_are_left_out_if_asked_for(tmp_path, caplog, passes):
+    settings = config(tmp_path, {"problems": 0}, skip_too_long=True, max_steps=1, batch_size=1000)
+    task = TaskConfig(name="arithmetic", options={"max_operand": 8})
+    settings = settings.model_copy(update={"task": task, "max_response_tokens": 2})
+    run(settings)
+    prompts = [make_task(task).prompt("train", i) for i in range(make_task(task).size("train"))]
+    short = [prompt for prompt in prompts if len(prompt.answer) == 1]
+    assert sum(tokens for _, tokens, _ in passes) == 2 * len(short)
+    assert f"{len(prompts) - len(short)} of {len(prompts)} demonstrations are left out" in caplog.text
 
 
 def test_solutions_that_leave_no_positions_for_a_prompt_are_refused(tmp_path):

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, PropertyMock
 
 import numpy as np
 import pytest
@@ -30,14 +30,14 @@ def sampled():
 class World:
     """What is around a trainer. `reasons` are what the departure says each time it is asked, then nothing."""
 
-    def __init__(self, config, steps_done=0, reasons=()):
+    def __init__(self, config, steps_done=0, reasons=(), reference=None):
         self.all = MagicMock()
         self.all.group.size, self.all.engine.step.return_value, self.all.intake.prepare.return_value = 1, {}, 0.0
         self.all.buffer.sample.return_value = sampled()
         left = list(reasons)
         self.all.departure.reason.side_effect = lambda _: left.pop(0) if left else None
         parts = [getattr(self.all, name) for name in PARTS]
-        self.trainer = Trainer(config, *parts, steps_done)
+        self.trainer = Trainer(config, *parts, reference, steps_done)
 
     def calls(self, *names):
         """Which of these were called, with their first argument if they have one."""
@@ -111,12 +111,50 @@ def test_a_synchronous_run_is_saved_between_two_syncs_only(asked_before, leaves_
     ]
 
 
+@pytest.mark.parametrize("schedule", ["asynchronous", "synchronous"])
+def test_the_reference_is_reset_for_all_at_the_same_steps(schedule):
+    """Trainers by their own copy, searchers by the sync of the same step."""
+    reference = MagicMock(version=0)
+    reference.current.side_effect = lambda share: share
+    world = World(config(9, schedule=schedule, reference={"reset_every": 4}), reference=reference)
+    world.trainer.run()
+    published = {call.args[0]: call.args[2] for call in world.all.exchange.publish.mock_calls}
+    assert published == {2: False, 4: True, 6: False, 8: True}
+    assert [call.args[1] for call in reference.reset.mock_calls] == [4, 8]
+    assert world.calls("intake.reset_reference") == [("intake.reset_reference", step) for step in (4, 8)]
+
+
+def test_a_reset_waits_for_the_sync_before_and_comes_in_time_after_a_late_one():
+    """The sync of step 4 is late by a step, as the one before takes long; that of step 6 resets and is not."""
+    world = World(config(7, reference={"reset_every": 6}))
+    type(world.all.exchange).ready_to_publish = PropertyMock(side_effect=[True, False, True, True])
+    world.trainer.run()
+    assert world.calls("exchange.publish") == [("exchange.publish", step) for step in (2, 5, 6)]
+    assert world.calls("exchange.wait_until_published") == [("exchange.wait_until_published",)]
+
+
+def test_nothing_reaches_the_loss_as_an_earlier_reference_scored_it():
+    reference, rescored = MagicMock(version=2), sampled()
+    reference.current.return_value = rescored
+    world = World(config(1), reference=reference)
+    world.trainer.run()
+    (call,) = world.all.engine.step.mock_calls
+    assert call.args[0] is rescored
+
+
+@pytest.mark.parametrize(("every", "steps"), [(None, []), (2, [2, 4, 6, 8]), (3, [4, 6]), (5, [6])])
+def test_evaluations_are_asked_for_at_the_first_sync_that_is_due(every, steps):
+    world = World(config(9, evaluation={"problems": 8, "every_steps": every}))
+    world.trainer.run()
+    assert [call.args[0] for call in world.all.exchange.publish.mock_calls if call.args[3]] == steps
+
+
 def test_the_others_leave_the_group_once_trainer_0_has_said_so():
     messages = [(0, 2, sampled()), (1, 2, sampled()), None]
     engine, closed = MagicMock(), []
     engine.step.return_value = {}
     group = SimpleNamespace(receive=lambda: messages.pop(0), close=lambda: closed.append(len(messages)))
-    follow(config(2), engine, group, interrupted=lambda: False)
+    follow(config(2), engine, group, None, interrupted=lambda: False)
     assert engine.step.call_count == 2
     assert closed == [0]
 
@@ -125,6 +163,6 @@ def test_another_trainer_that_is_asked_to_leave_says_so_while_it_waits_for_a_bat
     engine, group, told = MagicMock(), MagicMock(), threading.Event()
     group.tell_interrupted.side_effect = told.set
     group.receive.side_effect = lambda: told.wait(30) and None
-    follow(config(2), engine, group, interrupted=lambda: True)
+    follow(config(2), engine, group, None, interrupted=lambda: True)
     assert told.is_set()
     assert group.close.called

@@ -137,19 +137,19 @@ def search(exchange: SearcherExchange, index: int) -> None:
     exchange.start()
     for version in range(VERSIONS):
         exchange.staged.wait_beyond(engine.version, exchange.stopped, SECONDS)
-        while not exchange.staged.commit(engine):
+        while not exchange.staged.commit(engine, None):
             time.sleep(1e-3)
         assert engine.version == version
         assert same_bits(engine.model, Model(version)), f"version {version} arrived changed"
-        assert not exchange.staged.commit(engine), "nothing newer was there to commit"
-        exchange.stats.record(BATCH, 0, version, 0.0)
+        assert not exchange.staged.commit(engine, None), "nothing newer was there to commit"
+        exchange.stats.record(BATCH, 0, 0.0)
         exchange.outbox.offer(batch_of(version, index))
     while not exchange.stopped():
         sum(range(10_000))
     exchange.join()
     assert exchange._group.shutdown.call_count == 1
     assert THREADS == ["exchange"]
-    assert exchange.staged.commit(engine)
+    assert exchange.staged.commit(engine, None)
     assert same_bits(engine.model, Model(VERSIONS)), "weights that came while the main thread was busy"
 
 
@@ -163,7 +163,7 @@ def stall(exchange: TrainerExchange | SearcherExchange, index: int, width: int) 
         return
     engine = Engine(Model(1000, width), hang_at=1 if index == 1 else -1)
     while True:
-        exchange.staged.commit(engine)
+        exchange.staged.commit(engine, None)
         time.sleep(1e-3)
 
 

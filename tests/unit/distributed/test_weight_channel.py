@@ -97,6 +97,30 @@ def staged(arriving):
     return StagedWeights(arriving)
 
 
+class Reference:
+    def __init__(self):
+        self.version, self.values = 0, []
+
+    def reset(self, weights, version):
+        self.values += [float(tensor[0]) for _, tensor in weights]
+        self.version = version
+
+
+def test_a_new_reference_is_not_lost_when_newer_weights_come_before_a_commit(arriving):
+    staged = StagedWeights(arriving, FlatWeights(arriving.manifest, CPU, 64))
+    engine, reference = Engine(), Reference()
+    staged.receive(None, None, 0)
+    staged.commit(engine, reference)
+    assert reference.values == []
+    staged.receive(None, None, 2, is_reference=True)
+    staged.receive(None, None, 4)
+    assert staged.commit(engine, reference)
+    assert (engine.version, reference.version, reference.values) == (4, 2, [2.0])
+    staged.receive(None, None, 6)
+    assert staged.commit(engine, reference)
+    assert reference.values == [2.0], "once is enough"
+
+
 def in_background(function, *arguments):
     thread = threading.Thread(target=function, args=arguments, daemon=True)
     thread.start()
@@ -108,15 +132,15 @@ def never():
 
 
 def test_nothing_is_committed_before_something_has_arrived(staged):
-    assert not staged.commit(Engine())
+    assert not staged.commit(Engine(), None)
 
 
 def test_each_version_is_committed_once(staged):
     engine = Engine()
     for version in (0, 2, 4):
         staged.receive(None, None, version)
-        assert staged.commit(engine)
-        assert not staged.commit(engine)
+        assert staged.commit(engine, None)
+        assert not staged.commit(engine, None)
     assert [float(loaded["w"][0]) for loaded in engine.loaded] == [1, 2, 3]
     assert engine.version == 4
 
@@ -125,7 +149,7 @@ def test_weights_that_nobody_committed_give_way_to_newer_ones(staged):
     engine = Engine()
     staged.receive(None, None, 0)
     staged.receive(None, None, 2)
-    assert staged.commit(engine)
+    assert staged.commit(engine, None)
     assert (engine.version, len(engine.loaded)) == (2, 1)
 
 
@@ -136,11 +160,11 @@ def test_a_commit_does_not_wait_for_weights_on_their_way_and_never_sees_half_of_
     arriving.begun.clear()
     receiving = in_background(staged.receive, None, None, 2)
     assert arriving.begun.wait(10)
-    assert not staged.commit(engine)
+    assert not staged.commit(engine, None)
     assert engine.loaded == []
     arriving.gate.set()
     receiving.join(10)
-    assert staged.commit(engine)
+    assert staged.commit(engine, None)
     assert engine.loaded[0]["w"].tolist() == [2, 2, 2]
 
 
@@ -149,7 +173,7 @@ def test_weights_do_not_arrive_in_the_middle_of_a_commit(staged, arriving):
     staged.receive(None, None, 0)
     arriving.begun.clear()
     engine.leave.clear()
-    committing = in_background(staged.commit, engine)
+    committing = in_background(staged.commit, engine, None)
     assert engine.entered.wait(10)
     receiving = in_background(staged.receive, None, None, 2)
     assert not arriving.begun.wait(0.1)

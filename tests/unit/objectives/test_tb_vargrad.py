@@ -12,9 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tba_hpc.objectives import OBJECTIVES, LossInputs
+from tba_hpc.config import ObjectiveConfig
+from tba_hpc.objectives import OBJECTIVES, LossInputs, Objective
+from tba_hpc.schedules import Constant
 
-OBJECTIVE = OBJECTIVES["tb_vargrad"]()
+
+def objective(**options) -> Objective:
+    return OBJECTIVES["tb_vargrad"](ObjectiveConfig(beta=Constant(value=1.0), **options))
+
+
+OBJECTIVE = objective()
 
 
 @dataclass
@@ -24,6 +31,7 @@ class Case:
     logprobs: NDArray[np.float64]
     reference: NDArray[np.float64]
     mask: NDArray[np.bool_]
+    behavior: NDArray[np.float64]
     rewards: NDArray[np.float64]
     group_ids: NDArray[np.int64]
     beta: float
@@ -35,7 +43,7 @@ class Case:
         inputs = LossInputs(
             rewards=torch.tensor(self.rewards, dtype=torch.float32),
             reference_logprobs=reference,
-            behavior_logprobs=torch.full_like(reference, torch.nan),
+            behavior_logprobs=torch.tensor(np.where(self.mask, self.behavior, garbage), dtype=torch.float32),
             mask=torch.tensor(self.mask),
             group_ids=torch.tensor(self.group_ids),
         )
@@ -56,6 +64,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(
         logprobs=-rng.exponential(1.0, (n, width)),
         reference=-rng.exponential(1.0, (n, width)),
+        behavior=-rng.exponential(1.0, (n, width)),
         mask=np.arange(width) < rng.integers(0, width + 1, n)[:, None],
         rewards=rng.normal(0, 1, n),
         group_ids=group_ids,
@@ -96,6 +105,39 @@ def test_gradient_is_minus_the_advantage_and_ignores_padding(case: Case) -> None
     advantage = twin.advantage(case.rewards, case.kappa, case.group_ids, case.beta)
     assert logprobs.grad is not None
     close(logprobs.grad, np.where(case.mask, -advantage[:, None], 0.0))
+
+
+@given(cases(), st.sampled_from([0.0, 0.5, 8.0]), st.sampled_from([0.3, 1.0, 10.0]))
+@settings(max_examples=100, deadline=None)
+def test_bounds_on_tokens_equal_the_twin(case: Case, ratio: float, limit: float) -> None:
+    bounded = objective(importance_ratio=(ratio / 4, ratio + 1), log_ratio_limit=limit)
+    logprobs, inputs = case.tensors()
+    context = bounded.group_context(logprobs.detach(), inputs, case.beta)
+    loss, metrics = bounded.loss(logprobs, inputs, context, case.beta)
+    loss.sum().backward()
+    kappa = twin.kappa(case.logprobs, case.reference, case.mask, limit)
+    delta = twin.residual(case.rewards, kappa, case.group_ids, case.beta)
+    size = max(1.0, float(np.abs(case.rewards).max()) / case.beta)
+    close(loss, case.beta / 2 * delta**2, size**2 * case.beta)
+    close(metrics["log_ratio"], kappa)
+    advantage = twin.advantage(case.rewards, kappa, case.group_ids, case.beta)
+    weights = twin.importance_ratio(case.logprobs, case.behavior, ratio / 4, ratio + 1)
+    assert logprobs.grad is not None
+    close(logprobs.grad, np.where(case.mask, -advantage[:, None] * weights, 0.0), ratio + 1)
+
+
+@given(cases())
+@settings(max_examples=20, deadline=None)
+def test_on_policy_no_bound_is_felt(case: Case) -> None:
+    case.behavior, case.reference = case.logprobs, case.logprobs + 0.5
+    gradients = []
+    for each in (OBJECTIVE, objective(importance_ratio=(0.0, 8.0), log_ratio_limit=10.0)):
+        logprobs, inputs = case.tensors()
+        each.loss(logprobs, inputs, each.group_context(logprobs.detach(), inputs, case.beta), case.beta)[
+            0
+        ].sum().backward()
+        gradients.append(logprobs.grad)
+    torch.testing.assert_close(*gradients)
 
 
 @given(cases())

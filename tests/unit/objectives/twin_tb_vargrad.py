@@ -8,13 +8,22 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-def kappa(logprobs: Array, reference_logprobs: Array, mask: NDArray[np.bool_]) -> Array:
-    """κ_j = Σ_t (log π_θ − log π_ref)"""
+def kappa(logprobs: Array, reference_logprobs: Array, mask: NDArray[np.bool_], limit: float = np.inf) -> Array:
+    """κ_j = Σ_t (log π_θ − log π_ref), each clamped to ± limit"""
     result = np.zeros(len(logprobs))
     for j in range(len(logprobs)):
         for t in range(logprobs.shape[1]):
             if mask[j, t]:
-                result[j] += logprobs[j, t] - reference_logprobs[j, t]
+                result[j] += min(max(logprobs[j, t] - reference_logprobs[j, t], -limit), limit)
+    return result
+
+
+def importance_ratio(logprobs: Array, behavior_logprobs: Array, low: float, high: float) -> Array:
+    """w_jt = clamp(π_θ / π_behavior, low, high)"""
+    result = np.zeros(logprobs.shape)
+    for j in range(len(logprobs)):
+        for t in range(logprobs.shape[1]):
+            result[j, t] = min(max(np.exp(logprobs[j, t] - behavior_logprobs[j, t]), low), high)
     return result
 
 

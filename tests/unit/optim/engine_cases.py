@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from tba_hpc.config import ModelConfig, TrainerConfig
+from tba_hpc.config import ModelConfig, ObjectiveConfig, TrainerConfig
 from tba_hpc.objectives import TBVarGrad
 from tba_hpc.optim.torch_engine import TorchEngine
 from tba_hpc.schedules import Constant
@@ -93,7 +93,7 @@ def make_engine(
         micro_batch_tokens=micro_batch_tokens,
     )
     config = ModelConfig(path="unused", gradient_checkpointing=gradient_checkpointing, logprob_chunk_tokens=7)
-    return TorchEngine(model, EOS, TBVarGrad(), trainer, config, TEMPERATURE, CPU, **kwargs)
+    return TorchEngine(model, EOS, TBVarGrad(ObjectiveConfig(beta=Constant(value=0.5))), trainer, config, TEMPERATURE, CPU, **kwargs)
 
 
 class SummingThreads:

@@ -245,10 +245,10 @@ def half(weights):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (without_last, "1 weights of the engine's model did not come, among them 'model.norm.weight'"),
+        (without_last, "1 weights of the model did not come, among them 'model.norm.weight'"),
         (twice, "'model.embed_tokens.weight' came twice"),
-        (unknown, "'lm_head.bias' came twice, or the engine's model has no such parameter"),
-        (reshaped, r"'model.embed_tokens.weight' is \[16, 63\] torch.float32; the engine's model has \[16, 64\]"),
+        (unknown, "'lm_head.bias' came twice, or the model has no such parameter"),
+        (reshaped, r"'model.embed_tokens.weight' is \[16, 63\] torch.float32; the model has \[16, 64\]"),
         (half, "torch.bfloat16"),
     ],
 )

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 from tba_hpc.config import TaskConfig
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
-from tba_hpc.tasks.arithmetic import VOCABULARY, Arithmetic
+from tba_hpc.tasks.arithmetic import CHARACTERS, Arithmetic
 
 TASK = Arithmetic({})
 TOKENIZER = TASK.new_tokenizer()
@@ -84,9 +84,9 @@ def test_tokenizer_survives_saving(tmp_path):
     TOKENIZER.save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded("37+48=")["input_ids"] == TOKENIZER("37+48=")["input_ids"]
-    assert loaded.decode(list(range(3, len(VOCABULARY)))) == "0123456789+="
+    assert loaded.decode(list(range(3, 3 + len(CHARACTERS)))) == "0123456789+="
     assert [loaded.pad_token_id, loaded.bos_token_id, loaded.eos_token_id] == [0, 1, 2]
-    assert len(loaded) == len(VOCABULARY)
+    assert len(loaded) == 3 + len(CHARACTERS)
 
 
 def test_make_task_knows_arithmetic():

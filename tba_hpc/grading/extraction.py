@@ -1,0 +1,67 @@
+"""Where in a response its final answer stands. The time it takes grows with the length of the response alone."""
+
+from __future__ import annotations
+
+import re
+
+_TAG = re.compile(r"</?(?:answer|final|final_answer|result|solution|response|b|strong|em|i|p|br|span|div|code)\s*/?>", re.I)
+_OPEN_ANSWER = re.compile(r"<answer>", re.I)
+_BOX_OR_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
+_WRAPPER = re.compile(r"\b(?:final\s+)?answer[*_]*\s*(?::|\bis\b)[*_]*\s*:?", re.I)
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
+
+
+def spoken(response: str) -> str:
+    """What is said after thinking: text up to the last `</think>`, and from a `<think>` that stays open, is left out."""
+    end = response.rfind("</think>")
+    said = response if end < 0 else response[end + len("</think>") :]
+    return said.partition("<think>")[0]
+
+
+def without_tags(text: str) -> str:
+    return _TAG.sub(" ", text)
+
+
+def last_marked(text: str) -> str | None:
+    """The line behind the last `####`, or the next one where that is blank; None without any."""
+    start = text.rfind("####")
+    return None if start < 0 else _first_line(text[start + 4 :])
+
+
+def last_tagged(text: str) -> str | None:
+    """What the last `<answer>` holds; None without any."""
+    starts = list(_OPEN_ANSWER.finditer(text))
+    return text[starts[-1].end() :].partition("</")[0] if starts else None
+
+
+def last_box(text: str) -> str | None:
+    r"""What the last `\\boxed{…}` (or `\\fbox`) that is in no other one holds; empty if it is not closed; None without
+    any. Braces are balanced; escaped ones are text."""
+    open_braces: list[int | None] = []  # of a box, where its content starts
+    content, end = None, -1
+    for match in _BOX_OR_BRACE.finditer(text):
+        token = match.group()
+        if token == "{":
+            open_braces.append(None)
+        elif token[-1] == "{" and len(token) > 2:
+            open_braces.append(match.end())
+        elif token == "}" and open_braces and (start := open_braces.pop()) is not None:
+            # What closes later holds or follows what has closed before.
+            content, end = text[start : match.start()], match.end()
+    unclosed = any(start is not None and start > end for start in open_braces)
+    return "" if unclosed else content
+
+
+def last_announced(text: str) -> str | None:
+    """The rest of the sentence behind the last `answer is` or `Answer:`; None without any."""
+    starts = list(_WRAPPER.finditer(text))
+    if not starts:
+        return None
+    line = _first_line(text[starts[-1].end() :])
+    return _SENTENCE_END.split(line, maxsplit=1)[0]
+
+
+def _first_line(text: str) -> str:
+    """That is not blank."""
+    lines = text.lstrip().splitlines()
+    return lines[0] if lines else ""

@@ -1,0 +1,93 @@
+"""LaTeX as models and people write it, in one spelling: what looks the same on paper reads the same."""
+
+from __future__ import annotations
+
+import re
+
+from tba_hpc.grading.characters import plain
+
+LONGEST = 2000
+"""Characters of an answer; a longer one is not looked at."""
+
+_AND_OR = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s*\{\s*,?\s*(?:and|or)\s*\}")
+_BARE_AND_OR = re.compile(r"(?<=[\d\s)}])(?:and|or)(?=[\s\d(\\-])")
+_HALF_OF_DAY = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s*\{\s*([ap])\.?\s*m\.?\s*\}", re.IGNORECASE)
+_FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|emph|operatorname)\s*\{([^{}]*)\}")
+_WORDS = re.compile(r"\\(?:text|mbox|hbox|mathrm|textrm|textnormal|textsf)\s*\{([^{}]*)\}")
+_WORDS_AND_POWER = re.compile(_WORDS.pattern + r"(?:\s*\^\s*(?:\{\s*[23]\s*\}|[23]))?")
+_ONLY_WORDS = re.compile(rf"\s*(?:{_WORDS.pattern})\s*")
+_BARE_WORDS = re.compile(r"\s*[a-zA-Z]{3,}(?: [a-zA-Z]{2,})*\s*")
+_BOLD = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]*[^\s*])\1(?![\w*])")
+_INNER_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
+_LAYOUT = re.compile(
+    r"\\(?:left|right|bigg?[lrm]?|Bigg?[lrm]?|displaystyle|textstyle|limits|quad|qquad)(?![a-zA-Z])"
+    r"|(?<!\\)\\[!,;:> ]|~"
+)
+_GROUP = re.compile(r"(?<=\d)(?:,\s*\\!|\{,\}|\\[, ]|\\!)\s*(?=\d{3}(?!\d))")
+_MATH_MODE = re.compile(r"(?<!\\)\\[()\[\]]|\\?\$")
+_UNITLESS = re.compile(r"\^\s*(?:\\circ(?![a-zA-Z])|\{\s*\\circ\s*\})|\\degree(?![a-zA-Z])|\\?%")
+_ONE = r"(?:\{([^{}]*)\}|(\d|[a-zA-Z]|\\pi(?![a-zA-Z])))"
+_SHORT_FRAC = re.compile(rf"\\frac\s*{_ONE}\s*{_ONE}")
+_SHORT_SQRT = re.compile(r"\\sqrt\s*(\d|[a-zA-Z]|\\pi(?![a-zA-Z]))")
+_ONE_IN_BRACES = re.compile(r"([\^_])\s*\{\s*([0-9a-zA-Z])\s*\}")
+_NEEDLESS_SPACE = re.compile(r"(?<![0-9a-zA-Z]) | (?![0-9a-zA-Z])")
+_SYNONYMS = (
+    (re.compile(r"\\[dtc]frac(?![a-zA-Z])"), r"\\frac"),
+    (re.compile(r"\\le(?:q|qslant)(?![a-zA-Z])|<="), r"\\le "),
+    (re.compile(r"\\ge(?:q|qslant)(?![a-zA-Z])|>="), r"\\ge "),
+    (re.compile(r"\\neq(?![a-zA-Z])|!="), r"\\ne "),
+    (re.compile(r"\\lbrack(?![a-zA-Z])"), "["),
+    (re.compile(r"\\rbrack(?![a-zA-Z])"), "]"),
+    (re.compile(r"\\varnothing(?![a-zA-Z])"), r"\\emptyset"),
+    (re.compile(r"\\begin\{[bv]matrix\}"), r"\\begin{pmatrix}"),
+    (re.compile(r"\\end\{[bv]matrix\}"), r"\\end{pmatrix}"),
+)
+
+
+def is_wording(text: str) -> bool:
+    r"""Whether an answer is words, not a formula: `\text{Evelyn}`, or bare words of three letters and more."""
+    words = _ONLY_WORDS.fullmatch(text)
+    return bool(words and re.search("[a-zA-Z]", text)) or bool(_BARE_WORDS.fullmatch(text))
+
+
+def readable(text: str) -> str:
+    r"""`text` in ASCII and without what carries no meaning: math mode, layout, bold, inner boxes, units in `\text`,
+    `\%`, degrees, currency; short forms are written out (`\frac12`, `\sqrt2`). Empty if longer than `LONGEST`."""
+    if len(text) > LONGEST:
+        return ""
+    text = _BOLD.sub(r"\2", plain(text))
+    if "\\" in text or "{" in text:
+        text = _without_words(_FONT.sub(r"\1", _AND_OR.sub(",", _HALF_OF_DAY.sub(r" \1m", _flat(text)))))
+        text = _LAYOUT.sub(" ", text)
+    for pattern, replacement in _SYNONYMS:
+        text = pattern.sub(replacement, text)
+    text = _UNITLESS.sub(" ", _MATH_MODE.sub(" ", text))
+    return _SHORT_SQRT.sub(r"\\sqrt{\1}", _SHORT_FRAC.sub(_written_out, text))
+
+
+def _flat(text: str) -> str:
+    """Without inner boxes, and with one kind of comma between groups of digits."""
+    return _GROUP.sub(",", _INNER_BOX.sub(r"\1", text))
+
+
+def normalise(text: str) -> str:
+    """One spelling for answers that read the same: `readable`, without spaces that mean nothing, braces around one
+    character of an exponent or index, and punctuation at the end."""
+    text = _ONE_IN_BRACES.sub(r"\1\2", _BARE_AND_OR.sub(",", readable(text)))
+    return _NEEDLESS_SPACE.sub("", re.sub(r"\s+", " ", text)).rstrip(" .,;:").lstrip(" ,;:")
+
+
+def _without_words(text: str) -> str:
+    """Words beside a formula are units or remarks and left out; alone they are the answer."""
+    alone = not re.search(r"[0-9a-zA-Z]", _WORDS.sub("", text))
+
+    def replace(match: re.Match[str]) -> str:
+        return match[1] if alone or re.search(r"\d", match[1]) else " "
+
+    return (_WORDS if alone else _WORDS_AND_POWER).sub(replace, text)
+
+
+def _written_out(match: re.Match[str]) -> str:
+    numerator = match[1] if match[1] is not None else match[2]
+    denominator = match[3] if match[3] is not None else match[4]
+    return rf"\frac{{{numerator}}}{{{denominator}}}"

@@ -1,0 +1,40 @@
+"""Numbers with what people write beside them: units, and words that multiply."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from tba_hpc.grading.numbers import LONGEST, parse_number
+
+_MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_ATTACHED = (
+    "mm|cm|km|mg|kg|ml|mL|ft|in|yd|mi|lbs?|oz|mph|kph|hrs?|mins?|secs?|st|nd|rd|th|m|g|s|h|l|L|cents?|hours?|minutes?"
+)
+"""Units that may stand right behind a number; other letters there are variables."""
+_POWER = r"(?:\^?\{?[23]\}?)?"
+_QUANTITY = re.compile(
+    r"(?P<number>[^a-zA-Z]*[\d)}.]|[^a-zA-Z]*\\[dtc]?frac[^a-zA-Z]*[\d}]|.*[eE][+-]?\d+)"
+    rf"(?:[ \t-]+(?=[a-zA-Z]{{2}})|\s*(?=(?:{_ATTACHED}){_POWER}(?![a-zA-Z]))|(?=/\s*[a-zA-Z])|(?=,\s))"
+    rf"(?P<words>(?:[\s,./()-]*[a-zA-Z']+{_POWER})*)[\s.,()]*"
+)
+_FRACTION_IN_WORDS = re.compile(r"\band\s+(?:a|an|one|two|three)[\s-]+(?:half|halves|thirds?|quarters?|fifths?)\b")
+
+
+def parse_quantity(text: str) -> Fraction | None:
+    """The number of `72`, `72 clips altogether`, `60 km/h`, `5 million`, or None. `text` is `readable`; words that hold
+    digits, or a number beside them that they belong to (`2 and a half`), leave none."""
+    text = text.strip().rstrip(".,;:").rstrip()
+    if (number := parse_number(text)) is not None:
+        return number
+    match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST else None
+    if match is None or _FRACTION_IN_WORDS.search(match["words"]):
+        return None
+    number = parse_number(match["number"].rstrip(".,"))
+    first = re.match(r"[a-z]+", match["words"].lstrip(" ,-"))
+    return None if number is None else number * multiplier(first.group() if first else "")
+
+
+def multiplier(word: str) -> int:
+    """10⁶ for `million`, …; 1 for any other word."""
+    return _MULTIPLIERS.get(word, 1)

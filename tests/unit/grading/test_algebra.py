@@ -1,0 +1,176 @@
+"""The process in which algebra runs."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tba_hpc.grading.algebra import Algebra, worker_environment
+from tba_hpc.grading.mathematics import MathGrader
+
+COSTLY, EQUAL = (r"\boxed{(1+x+y+z)^{500}}", "x+1"), (r"\boxed{1+x}", "x+1")
+
+
+def grade(grader, *problems):
+    return grader.grade([response for response, _ in problems], [answer for _, answer in problems])
+
+
+def worker_of(grader):
+    return grader._algebra.pid
+
+
+def running(pid):
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_a_costly_answer_is_wrong_and_the_next_one_is_graded():
+    with MathGrader(seconds_per_answer=0.5) as grader:
+        costly, equal = grade(grader, COSTLY, EQUAL)
+    assert (costly.correct, costly.why) == (False, "algebra took more than 0.5 s")
+    assert equal.correct
+
+
+def test_a_batch_has_a_budget():
+    different = [(rf"\boxed{{(1+x+y+z)^{{{n}}}}}", "x+1") for n in range(500, 520)]
+    with MathGrader(seconds_per_answer=0.3, seconds_per_batch=0.6) as grader:
+        grade(grader, EQUAL)
+        started = time.monotonic()
+        verdicts = grade(grader, *different, EQUAL, (r"\boxed{72}", "72"))
+        assert time.monotonic() - started < 3
+        assert verdicts[-2].why == "not compared: the 0.6 s of the batch were over"
+        assert verdicts[-1].correct
+        assert grade(grader, EQUAL)[0].correct
+
+
+def test_the_same_question_is_asked_once():
+    with MathGrader(seconds_per_answer=1.0) as grader:
+        grade(grader, EQUAL)
+        started = time.monotonic()
+        verdicts = grade(grader, *[COSTLY] * 10)
+        assert time.monotonic() - started < 3
+    assert {verdict.why for verdict in verdicts} == {"algebra took more than 1.0 s"}
+
+
+def test_a_worker_that_dies_between_two_batches_is_replaced():
+    with MathGrader() as grader:
+        grade(grader, EQUAL)
+        first = worker_of(grader)
+        os.kill(first, signal.SIGKILL)
+        time.sleep(0.2)
+        assert grade(grader, EQUAL)[0].correct
+        assert worker_of(grader) != first
+
+
+def test_a_worker_that_dies_over_an_answer_is_replaced():
+    with MathGrader(seconds_per_answer=10) as grader:
+        grade(grader, EQUAL)
+        killer = threading.Timer(0.5, os.kill, (worker_of(grader), signal.SIGKILL))
+        killer.start()
+        costly, equal = grade(grader, COSTLY, (r"\boxed{2+x}", "x+2"))
+        killer.join()
+    assert (costly.correct, costly.why) == (False, "the grading worker died")
+    assert equal.correct
+
+
+def test_a_worker_that_hangs_is_killed():
+    with MathGrader(seconds_per_answer=0.5) as grader:
+        grade(grader, EQUAL)
+        os.kill(worker_of(grader), signal.SIGSTOP)
+        hung, equal = grade(grader, EQUAL, (r"\boxed{2+x}", "x+2"))
+    assert (hung.correct, hung.why) == (False, "algebra took more than 0.5 s")
+    assert equal.correct
+
+
+def test_a_worker_does_not_mind_what_launchers_send_to_ranks():
+    with MathGrader() as grader:
+        grade(grader, EQUAL)
+        worker = worker_of(grader)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            os.kill(worker, number)
+        assert grade(grader, (r"\boxed{2+x}", "x+2"))[0].correct
+        assert worker_of(grader) == worker
+
+
+def test_a_grader_has_no_worker_before_the_first_question_and_none_when_closed():
+    grader = MathGrader()
+    grade(grader, (r"\boxed{72}", "72"), (r"\boxed{east}", r"\text{west}"), ("", "x"))
+    assert worker_of(grader) is None
+    grade(grader, EQUAL)
+    worker = worker_of(grader)
+    assert running(worker)
+    grader.close()
+    grader.close()
+    assert not running(worker)
+    assert grade(grader, EQUAL)[0].correct
+    grader.close()
+
+
+def test_graders_have_workers_of_their_own():
+    with MathGrader() as one, MathGrader() as other:
+        assert grade(one, EQUAL)[0].correct
+        assert grade(other, EQUAL)[0].correct
+        assert worker_of(one) != worker_of(other)
+        one.close()
+        assert grade(other, (r"\boxed{2+x}", "x+2"))[0].correct
+
+
+def test_a_worker_ends_with_its_parent():
+    program = """
+import os
+from tba_hpc.grading.mathematics import MathGrader
+grader = MathGrader()
+grader.grade([r"\\boxed{1+x}"], ["x+1"])
+print(grader._algebra.pid, flush=True)
+os._exit(0)
+"""
+    parent = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    deadline = time.monotonic() + 10
+    while running(int(parent.stdout)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(int(parent.stdout))
+
+
+def test_the_standard_streams_of_the_parent_are_its_own():
+    program = """
+import sys
+from tba_hpc.grading.mathematics import MathGrader
+with MathGrader() as grader:
+    grader.grade([r"\\boxed{1+x}", r"\\boxed{x+++}", r"\\boxed{\\oops}"], ["x+1"] * 3)
+print(sys.stdin.read())
+"""
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, input="typed", capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("typed\n", "")
+
+
+def test_a_worker_loads_neither_mpi_nor_torch():
+    program = "import sys, tba_hpc.grading.worker; print({'mpi4py', 'torch', 'numpy', 'pydantic'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_a_worker_is_no_rank():
+    of_ranks = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "MPI_LOCALRANKID", "HYDI_CONTROL_FD"]
+    environment = worker_environment(dict.fromkeys(of_ranks, "1") | {"HOME": "/home", "PYTHONPATH": "there"})
+    assert set(environment) == {"HOME", "PYTHONPATH", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"}
+    assert environment["PYTHONPATH"].endswith(":there")
+
+
+def test_modules_of_the_working_directory_are_not_the_workers(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    with MathGrader() as grader:
+        assert grade(grader, EQUAL)[0].correct
+
+
+def test_a_worker_that_cannot_start_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "math_verify.py").write_text("raise ImportError('not installed')")
+    monkeypatch.setattr("tba_hpc.grading.algebra.worker_environment", lambda env: env | {"PYTHONPATH": str(tmp_path)})
+    algebra = Algebra()
+    with pytest.raises(RuntimeError, match="the grading worker ended with exit code 1 before it was ready"):
+        algebra.ready(60)
