@@ -207,7 +207,7 @@ class EvaluationConfig(Settings):
     """Optimizer steps between two evaluations during training, by the searchers, beside it; null for none."""
     batch_size: PositiveInt = 256
     timeout_seconds: PositiveFloat = 3600.0
-    """Longest that trainer 0 may be busy with an evaluation while other ranks wait for it."""
+    """Longest that a rank may be busy with an evaluation while others wait for it."""
 
 
 class CheckpointConfig(Settings):
@@ -367,6 +367,13 @@ class RunConfig(Settings):
                 f"distributed.trainers = {trainers} and distributed.searchers = {searchers} need "
                 f"{trainers + searchers} ranks; this world has {ranks}"
             )
+
+    @property
+    def longest_silence_seconds(self) -> float:
+        """Longest time without a trajectory from any searcher, while the trainer waits for some. They may all be
+        evaluating."""
+        evaluation = self.evaluation.timeout_seconds if self.evaluation.every_steps else 0.0
+        return self.distributed.timeout_seconds + evaluation
 
     @property
     def patience_seconds(self) -> float:

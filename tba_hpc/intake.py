@@ -123,7 +123,7 @@ class Intake:
 
     def _wait_until(self, enough: Callable[[], bool], what: str, give_up: Callable[[], bool]) -> bool:
         """Returns whether there is enough; if not, it was given up."""
-        seconds = self._config.distributed.timeout_seconds
+        seconds = self._config.longest_silence_seconds
         deadline = time.monotonic() + seconds
         while not enough():
             if time.monotonic() > deadline:

@@ -23,6 +23,7 @@ _CALCULATION = re.compile(
     r"|lfloor|lceil)(?![a-zA-Z])|!|\||\d\^\{?\d+\^"
 )
 _NOT_MATHEMATICS = re.compile(r"__|\*\*|[`\"@#]|\d_\d+_|\b0[xob]\d")
+_HALF_OF_DAY = re.compile(r"\d ?([ap])m$")
 _CHOICE = re.compile(r"\(([A-Z])\)")
 _MEMBER = re.compile(r"\\in(?![a-zA-Z])\s*")
 _PAIRS = {"(": ")", "[": "]"}
@@ -70,6 +71,9 @@ def compare(given: str, answer: str) -> Comparison:
 def _compare_values(given: str, right: str) -> Comparison:
     if given == right:
         return Comparison(Outcome.EQUAL, "the same text")
+    halves = [_HALF_OF_DAY.search(text) for text in (given, right)]
+    if halves[0] and halves[1] and halves[0][1] != halves[1][1]:
+        return _unequal("the other half of the day")
     value, wanted = parse_quantity(given), parse_quantity(right)
     if wanted is not None:
         if value is None:
@@ -100,6 +104,22 @@ def _compare_in_base(given: str, right: re.Match[str]) -> Comparison:
 def _ask(given: str, right: str) -> Comparison:
     if objection := _objection(given, right):
         return _unequal(objection)
+    if _brackets(right):
+        return _compare_elements(given, right)
+    return Comparison(Outcome.ASK, given=_exact(given), right=_exact(right))
+
+
+def _compare_elements(given: str, right: str) -> Comparison:
+    """Of two points or intervals with the same brackets and number of elements."""
+    elements = [_compare_values(*pair) for pair in zip(_split(given), _split(right), strict=True)]
+    for element in elements:
+        if element.outcome is Outcome.UNEQUAL:
+            return element
+    open_questions = [element for element in elements if element.outcome is Outcome.ASK]
+    if not open_questions:
+        return Comparison(Outcome.EQUAL, "the same elements")
+    if len(open_questions) == 1:
+        return open_questions[0]
     return Comparison(Outcome.ASK, given=_exact(given), right=_exact(right))
 
 
@@ -116,6 +136,7 @@ def _objection(given: str, right: str) -> str:
         return "letters in another case"
     if bool(_RELATION.search(given)) and not _RELATION.search(right) and _brackets(right) == "":
         return "an inequality"
+    # ± may stand for two elements, a relation for an interval.
     if r"\pm" not in given + right and not _RELATION.search(given):
         if _brackets(given) != _brackets(right):
             return "other brackets"
@@ -181,15 +202,21 @@ def _balanced(text: str) -> bool:
 
 
 def _elements(text: str) -> int:
-    """Of a list, of a set or between brackets."""
+    return len(_split(text))
+
+
+def _split(text: str) -> list[str]:
+    """The elements of a list, of a set or between brackets."""
     text = text.removeprefix(r"\{").removesuffix(r"\}")
     if text[:1] in ("(", "[") and text[-1:] in (")", "]") and _balanced(text[1:-1]):
         text = text[1:-1]
-    depth, count = 0, 1
-    for character in text:
+    depth, elements, start = 0, [], 0
+    for i, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
-        count += character == "," and depth == 0
-    return count
+        if character == "," and depth == 0:
+            elements.append(text[start:i])
+            start = i + 1
+    return [*elements, text[start:]]
 
 
 def _exact(text: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-_TAG = re.compile(r"</?(?:answer|final|final_answer|result|solution|response|b|strong|em|i|p|br|span|div|code)\s*/?>", re.I)
+_TAG = re.compile(
+    r"</?(?:answer|final|final_answer|result|solution|response|b|strong|em|i|p|br|span|div|code)\s*/?>", re.I
+)
 _OPEN_ANSWER = re.compile(r"<answer>", re.I)
 _BOX_OR_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _WRAPPER = re.compile(r"\b(?:final\s+)?answer[*_]*\s*(?::|\bis\b)[*_]*\s*:?", re.I)

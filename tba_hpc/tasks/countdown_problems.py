@@ -21,7 +21,7 @@ some million of six."""
 
 _ROUND = 20_000
 """Problems drawn at a time, for each number of numbers."""
-_ROUNDS = 20
+_ROUNDS = 10
 
 
 class DrawnProblems(Settings):

@@ -137,11 +137,12 @@ def passes(monkeypatch):
 def test_micro_batches_change_neither_gradient_nor_weights(tmp_path, passes):
     whole, expected = run(config(tmp_path / "whole", max_grad_norm=0.1))
     assert len(passes) == 6
+    sum_of_tokens = sum(tokens for _, tokens, _ in passes)
     passes.clear()
     budget = 18  # two of the eight rows, of 5 + 2 tokens
     split, metrics = run(config(tmp_path / "split", max_grad_norm=0.1, micro_batch_tokens=budget))
-    assert {size for size, _, _ in passes} == {2 * 7}
-    assert sum(tokens for _, tokens, _ in passes) == 2 * 2 * (8 + 8 + 4)  # the solutions of two epochs
+    assert 7 < max(size for size, _, _ in passes) <= budget
+    assert sum(tokens for _, tokens, _ in passes) == sum_of_tokens
     for one, other in zip(expected, metrics, strict=True):
         assert other == pytest.approx(one, rel=1e-4)
     assert_close_weights(load(whole)[0], load(split)[0], 1e-4)

@@ -19,6 +19,7 @@ RIGHT = [
     "<answer>3*7+5</answer>",
     "<answer> 3*7+5 = 26 </answer> I hope so.",
     "<answer>3+5+7</answer> no, <answer>3*7+5</answer>",
+    "3+5+7</think>\n3*7+5",
     "<think><answer>1</answer></think><answer>\n3*7+5\n</answer>",
     r"It is \boxed{3 \times 7 + 5}.",
     r"<answer>\boxed{3*7+5}</answer>",
@@ -55,6 +56,7 @@ WRONG = {
         r"\boxed 3*7+5",
         "3*7+5 \\boxed",
     ],
+    "thought only": ["3*7+5</think>", "<think>3*7+5", "<think><answer>3*7+5</answer></think>"],
     "not alone": ["3*7+5 works", "so 3*7+5", "3*7+5, I think", "3*7+5\n</answer>", "3*7+5; 3*7+5", "3*7+5 + nothing"],
     "no arithmetic": ["3**7+5", "3*7+5.0", "0x3*7+5", "3_*7+5", "３²", "3*7+-(-5)", "3e0*7+5", "3//1*7+5", "three"],
 }

@@ -1,3 +1,4 @@
+import contextlib
 import time
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ VALUES = {
     "24/(4/2)": 12,
     "8/(3-8/3)": 24,
     "1/3": Fraction(1, 3),
+    "½": Fraction(1, 2),
     "-3+5": 2,
     "-3*5": -15,
     "2*(-3+5)": 4,
@@ -62,7 +64,7 @@ NO_ARITHMETIC = {
         r"\frac{3}{5}{7}",
     ],
     "other operators": ["3**5", "3//5", "3^5", "3%5", "3!", "3²", "3<5", "3,5"],
-    "other numbers": ["0x10", "1_0", "1e3", "3.5", ".5", "3.", "1,080", "007", "00", "½", "1" * 10, "Ⅷ", "①"],
+    "other numbers": ["0x10", "1_0", "1e3", "3.5", ".5", "3.", "1,080", "007", "00", "1" * 10, "Ⅷ", "①"],
     "names": [
         "x",
         "3x5",
@@ -164,7 +166,5 @@ def test_agrees_with_the_tree_that_was_written(tree, spaces):
 
 @given(st.text() | st.text("0123456789+-*/(){} \\frac=._ex", max_size=40))
 def test_no_text_does_anything_but_parse_or_be_refused(text):
-    try:
+    with contextlib.suppress(NotArithmeticError):
         assert isinstance(parse(text).value, Fraction)
-    except NotArithmeticError:
-        pass

@@ -64,7 +64,8 @@ def test_the_last_answer_tag(text, content):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("72", "72"), ("<think>5</think>72", "72"), ("5</think>72", "72"), ("<think>72", ""), ("a<think>b", "a")]
+    ("text", "said"),
+    [("72", "72"), ("<think>5</think>72", "72"), ("5</think>72", "72"), ("<think>72", ""), ("a<think>b", "a")],
 )
 def test_thoughts_are_not_said(text, said):
     assert spoken(text) == said

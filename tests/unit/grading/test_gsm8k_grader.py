@@ -203,7 +203,9 @@ def test_an_answer_in_the_data_has_to_be_a_number(answer):
         grade_number("#### 72", answer)
 
 
-PIECES = st.sampled_from(["####", "\\boxed{", "{", "}", "\\frac", "answer is ", "<answer>", "**", "9" * 50, "^", ",", "−", "½"])
+PIECES = st.sampled_from(
+    ["####", "\\boxed{", "{", "}", "\\frac", "answer is ", "<answer>", "**", "9" * 50, "^", ",", "−", "½"]
+)
 
 
 @settings(max_examples=300, deadline=1000)

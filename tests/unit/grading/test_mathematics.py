@@ -135,7 +135,14 @@ UNEQUAL = [
     ("(" * 500 + "x", "x"),
 ]
 NO_ANSWER = ["", " ", r"\boxed{}", r"\boxed{ }", r"\boxed{$$}", r"\boxed{\text{}}", "<answer></answer>", r"\boxed{72"]
-NO_ANSWER += [r"<think>\boxed{72}</think>", r"\boxed{\frac{1}{2}", "72", r"\boxed{72} \boxed{7", r"\boxed{.}", r"\boxed{}72"]
+NO_ANSWER += [
+    r"<think>\boxed{72}</think>",
+    r"\boxed{\frac{1}{2}",
+    "72",
+    r"\boxed{72} \boxed{7",
+    r"\boxed{.}",
+    r"\boxed{}72",
+]
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +217,27 @@ def test_an_answer_in_the_data_has_to_say_something(grader):
 
 
 PIECES = st.sampled_from(
-    ["\\frac", "\\sqrt", "{", "}", "\\text{", "^", "_", "(", ")", "[", ",", "=", "\\in", "\\pm", "9" * 20, "x", ".", "½", "\\"]
+    [
+        "\\frac",
+        "\\sqrt",
+        "{",
+        "}",
+        "\\text{",
+        "^",
+        "_",
+        "(",
+        ")",
+        "[",
+        ",",
+        "=",
+        "\\in",
+        "\\pm",
+        "9" * 20,
+        "x",
+        ".",
+        "½",
+        "\\",
+    ]
 )
 
 

@@ -12,10 +12,23 @@ from tba_hpc.tasks.data_source import DataSource
 pytestmark = pytest.mark.usefixtures("data_cache")
 ROWS = [{"question": "What is 1+1?", "answer": "2"}, {"question": "Was sind 2+2 für Zahlen?", "answer": "4"}]
 LOAD = """
-import sys
+import multiprocessing, sys
+import datasets
 from tba_hpc.tasks.data_source import DataSource
-table = DataSource(path=sys.argv[1]).load("train")
-print(len(table), table[len(table) - 1].text("question"))
+
+def load(barrier):
+    barrier.wait(60)
+    table = DataSource(path=sys.argv[1]).load("train")
+    print(len(table), table[len(table) - 1].text("question"), flush=True)
+
+fork = multiprocessing.get_context("fork")  # of a process without threads, once all is imported: quick
+barrier = fork.Barrier(3)
+jobs = [fork.Process(target=load, args=(barrier,)) for _ in range(3)]
+for job in jobs:
+    job.start()
+for job in jobs:
+    job.join()
+sys.exit(max(job.exitcode for job in jobs))
 """
 
 
@@ -166,9 +179,6 @@ def test_many_processes_may_load_a_file_at_the_same_time(tmp_path, jsonl):
     rows = [{"question": f"What is {i}+{i}?", "answer": str(2 * i)} for i in range(5000)]
     words = [sys.executable, "-c", LOAD, jsonl(*rows)]
     environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "shared"), "OMP_NUM_THREADS": "1"}
-    jobs = [
-        subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for _ in range(3)
-    ]
-    assert [job.communicate(timeout=100)[0] for job in jobs] == ["5000 What is 4999+4999?\n"] * 3
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=250)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5000 What is 4999+4999?\n" * 3, "")
     assert len(list((tmp_path / "shared").rglob("*.arrow"))) == 1
