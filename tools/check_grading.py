@@ -1,11 +1,11 @@
 """How well graders judge reference solutions: those of GSM8K and of MATH-500 against their own answer, which has to be
-right, and against the next problem's, which has to be wrong unless the two are equal; our graders and math-verify alone.
+right, and against the next problem's, which has to be wrong unless the two are equal; our graders and math-verify
+alone. Then pairs of formulas that are equal or not by the policies of `tba_hpc/grading/__init__.py`.
 
     .venv/bin/python tools/check_grading.py DATA_DIR
 
-DATA_DIR holds gsm8k_train.jsonl, gsm8k_test.jsonl (question, answer) and math500_test.jsonl (problem, solution, answer).
-Prints every mistake of our graders, and one JSON object on the last line. The hand-made pairs are formulas that are equal
-or not by the policies of `tba_hpc/grading/__init__.py`."""
+DATA_DIR holds gsm8k_train.jsonl and gsm8k_test.jsonl (question, answer), math500_test.jsonl (problem, solution,
+answer). Prints every mistake of our graders, and one JSON object on the last line."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def check(data: Data, grader: MathGrader | None) -> dict[str, int]:
     for i in range(len(ours)):
         if not ours[i] or ours_next[i] != equal[i]:
             print(f"{data.name} {i}: {data.solutions[i][-80:]!r} own {data.answers[i]!r} next {data.next_answers[i]!r}")
-    theirs, theirs_next = alone(data.solutions, data.answers), alone(data.solutions, data.next_answers)
+    theirs, theirs_next = alone_with_next(data)
     return {
         f"{data.name}_problems": len(ours),
         f"{data.name}_own_wrong": ours.count(False),
@@ -113,10 +113,18 @@ def grade(responses: Sequence[str], answers: Sequence[str], grader: MathGrader |
 
 def alone(responses: Sequence[str], answers: Sequence[str]) -> list[bool]:
     """What math-verify says of whole responses, in the way its documentation recommends."""
-    verdicts = []
-    for response, answer in zip(responses, answers, strict=True):
-        verdicts.append(bool(math_verify.verify(math_verify.parse(f"${answer}$"), math_verify.parse(response))))
-    return verdicts
+    right = [math_verify.parse(f"${answer}$") for answer in answers]
+    given = [math_verify.parse(response) for response in responses]
+    return [bool(math_verify.verify(*pair)) for pair in zip(right, given, strict=True)]
+
+
+def alone_with_next(data: Data) -> tuple[list[bool], list[bool]]:
+    """The same for own and for next answers; each text is parsed once."""
+    right = [math_verify.parse(f"${answer}$") for answer in data.answers]
+    given = [math_verify.parse(solution) for solution in data.solutions]
+    own = [bool(math_verify.verify(*pair)) for pair in zip(right, given, strict=True)]
+    following = [bool(math_verify.verify(*pair)) for pair in zip([*right[1:], right[0]], given, strict=True)]
+    return own, following
 
 
 def equal_to_next(data: Data) -> list[bool]:

@@ -43,7 +43,8 @@ def convert(gguf: Path, folder: Path) -> None:
         quantization_config=GgufConfig(dequantize=True),
         dtype=torch.bfloat16,
     )
-    del model.config.quantization_config  # what is saved is not quantized
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config  # what is saved is not quantized
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(folder)
 

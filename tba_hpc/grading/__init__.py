@@ -1,7 +1,7 @@
 r"""Whether a response answers its problem. A response is untrusted text: it is read, never evaluated.
 
-One policy for each kind of thing that responses hold; "numbers" are GSM8K's answers and MATH's that are one number. Countdown's answers are
-expressions; `countdown.py` says how they are read.
+One policy for each kind of thing that responses hold; "numbers" are GSM8K's answers, and those of MATH that are one
+number. Countdown's answers are expressions; `countdown.py` says how they are read.
 
 Which part counts
     Of what is said after thinking (`<think>…</think>` is no answer), for a number the first of these that there is: the
@@ -29,22 +29,23 @@ Thousands separators
     point; `1,5` is no number.
 Currency, percent, degrees, units
     Left out, and not compared: `$72`, `72%`, `72^\circ`, `72 clips` are 72; 50% is 50, never 1/2. Right behind a number
-    only well-known units are units (`72km`); other letters are variables (`3x`). "hundred" to "trillion" multiply;
-    "2 and a half" is no number.
+    only well-known units are units (`72km`); other letters are variables (`3x`). "hundred" to "trillion" multiply; "2
+    and a half" is no number.
 Decimals and fractions
     Exact: 72.0 is 72, 0.5 is 1/2, `0.\overline{3}` is 1/3, and 0.333333 is not; 3.14159 is not π. `1/2`, `\frac{1}{2}`,
-    `\frac12` are one number whether or not they are in lowest terms; `1 1/2` and `1\frac{1}{2}` are 3/2. After `\approx`
-    stands a remark, unless only a name stands before it.
+    `\frac12` are one number whether or not they are in lowest terms; `1 1/2` and `1\frac{1}{2}` are 3/2. After
+    `\approx` stands a remark, unless only a name stands before it.
 Exponents
-    `1e3`, `1.5 \times 10^{3}` and powers of one number are numbers, up to 1,000 digits; `9^{9^9}` and `9**9**9` are none.
+    `1e3`, `1.5 \times 10^{3}` and powers of one number are numbers, up to 1,000 digits; `9^{9^9}` and `9**9**9` are
+    none.
 Calculations that are not carried out
     Wrong where the right answer is a number (`2+3` for 5, `\sqrt{9}` for 3), and wherever they use functions, sums,
     factorials … and the right answer does not: otherwise repeating the question would be right. Formulas that are equal
     count, in whatever form: `2(k+1)` for `2k+2`. Of a chain of equations the last side counts: 24 of `48/2=24`.
 Names
     `x = 5` is 5, and not `y = 5`. Where the right answer is an equation, one is asked for. `x \in [0, 1]` is `[0, 1]`,
-    and so is `0 \le x \le 1`. Variables have case; words (`\text{Evelyn}`) have none, nor spaces or punctuation: `(C)` is
-    C.
+    and so is `0 \le x \le 1`. Variables have case; words (`\text{Evelyn}`) have none, nor spaces or punctuation: `(C)`
+    is C.
 Bases
     52_8 is neither 52_9 nor 42; 52 is right for 52_8, since the question asks for the base.
 Costly answers
@@ -53,5 +54,5 @@ Costly answers
 Hostile answers (imports, attributes, `0x10`, `1_0`, `__x__`)
     Wrong: they have not the form of an answer. Nothing is executed, and the next response is graded as ever.
 
-Majority votes count `Verdict.extracted`: numbers in lowest terms (`1/2`), formulas as normalised text. Formulas that only
-algebra finds equal are counted apart."""
+Majority votes count `Verdict.extracted`: numbers in lowest terms (`1/2`), formulas as normalised text. Formulas that
+only algebra finds equal are counted apart."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 _GRACE_SECONDS = 0.5
 """After which a worker that should have stopped by itself is killed."""
@@ -53,7 +52,8 @@ class Algebra:
 
     def equal(self, given: str, right: str, seconds: float) -> Reply:
         """Whether two formulas in LaTeX are equal, asked of a worker that is ready. No answer in time is a no."""
-        assert self._process is not None and self._process.stdin is not None
+        assert self._process is not None
+        assert self._process.stdin is not None
         question = json.dumps({"given": given, "right": right, "seconds": seconds})
         try:
             self._process.stdin.write(question.encode() + b"\n")
@@ -82,7 +82,8 @@ class Algebra:
 
     def _read_line(self, seconds: float) -> bytes:
         """Empty if none has come by then, or will come."""
-        assert self._process is not None and self._process.stdout is not None
+        assert self._process is not None
+        assert self._process.stdout is not None
         deadline, pipe = time.monotonic() + seconds, self._process.stdout.fileno()
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)

@@ -44,7 +44,7 @@ _GROUP_SPACE = re.compile(r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))")
 
 def plain(text: str) -> str:
     """`text` with decimal digits of every script, minus signs, fractions (½), superscripts, currency and mathematical
-    signs in ASCII or LaTeX; no-break and thin spaces that group digits are commas; invisible characters are left out."""
+    signs in ASCII or LaTeX; no-break and thin spaces that group digits are commas, invisible characters left out."""
     if text.isascii():
         return text
     text = _GROUP_SPACE.sub(",", text)

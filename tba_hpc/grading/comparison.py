@@ -1,8 +1,8 @@
 """What can be said about two mathematical answers without computer algebra, and what algebra may be asked.
 
-math-verify alone equates too much: it drops bases (52_8 and 52_9) and letter case (2k and 2K), rounds (1/3 and 0.333333,
-0.0000001 and 0), takes 10:30 for the fraction 1/3, (1, 2) for {1, 2}, {1, 1} for {1}, words for products of their
-letters (no and on), and any calculation for its result, so that copying the question is right."""
+math-verify alone equates too much: it drops bases (52_8 and 52_9) and letter case (2k and 2K), rounds (1/3 and
+0.333333, 0.0000001 and 0), takes 10:30 for the fraction 1/3, (1, 2) for {1, 2}, {1, 1} for {1}, words for products of
+their letters (no and on), and any calculation for its result, so that copying the question is right."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _compare_in_base(given: str, right: re.Match[str]) -> Comparison:
 def _ask(given: str, right: str) -> Comparison:
     if objection := _objection(given, right):
         return _unequal(objection)
-    if _brackets(right):
+    if _brackets(right) and _brackets(given):
         return _compare_elements(given, right)
     return Comparison(Outcome.ASK, given=_exact(given), right=_exact(right))
 
@@ -127,6 +127,8 @@ def _objection(given: str, right: str) -> str:
     """Why two formulas are not equal whatever algebra says; empty if there is no reason."""
     if _NOT_MATHEMATICS.search(given):
         return "not mathematics"
+    if not _balanced(given):
+        return "brackets that do not close"
     if ":" in given or ":" in right:
         return "another ratio or time"
     if _CALCULATION.search(given) and not _CALCULATION.search(right):

@@ -14,7 +14,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 
 
 def spoken(response: str) -> str:
-    """What is said after thinking: text up to the last `</think>`, and from a `<think>` that stays open, is left out."""
+    """What is said after thinking: text up to the last `</think>`, and from an open `<think>` on, is left out."""
     end = response.rfind("</think>")
     said = response if end < 0 else response[end + len("</think>") :]
     return said.partition("<think>")[0]

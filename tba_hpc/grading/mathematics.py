@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from tba_hpc.grading.algebra import Algebra, Reply
-from tba_hpc.grading.comparison import Comparison, Outcome, compare, spelling
+from tba_hpc.grading.comparison import Outcome, compare, spelling
 from tba_hpc.grading.extraction import last_announced, last_box, last_tagged, spoken, without_tags
 from tba_hpc.grading.latex import normalise
 from tba_hpc.grading.verdict import Verdict
@@ -42,9 +41,7 @@ class MathGrader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 

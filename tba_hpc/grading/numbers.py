@@ -68,7 +68,7 @@ def _unsigned(text: str) -> Fraction | None:
 
 
 def _decimal(text: str) -> Fraction:
-    """Of at most `LONGEST` characters: Python's conversion, which takes time with the square of the digits, is quick."""
+    """Of at most `LONGEST` characters: Python's conversion takes time with the square of the digits."""
     whole, _, places = text.replace(",", "").partition(".")
     return Fraction(int(whole + places or "0"), 10 ** len(places))
 

@@ -27,7 +27,7 @@ from tba_hpc.grading.countdown import grade_countdown
 from tba_hpc.settings import ConfigError, Settings
 from tba_hpc.tasks.base import Score, Split, Task
 from tba_hpc.tasks.characters import character_tokenizer
-from tba_hpc.tasks.countdown_problems import MOST_NUMBERS, DrawnProblems, Problem, draw, nearest_sum, solution
+from tba_hpc.tasks.countdown_problems import MOST_NUMBERS, DrawnProblems, Problem, draw, solution
 from tba_hpc.tasks.data_source import DataSource, Row, Table
 from tba_hpc.tasks.prompt_format import PromptFormat, default_format
 from tba_hpc.trajectory import Prompt
@@ -58,9 +58,9 @@ class CountdownOptions(Settings):
     """Numbers and target alone for a prompt: the language of models that start from random weights."""
     prompt: Annotated[PromptFormat, default_format(_FORMAT)] = _FORMAT
     """How a question in words becomes a prompt; without a conversation, that of TinyZero for base models."""
-    only_sums: float = Field(0.0, ge=0, le=1)
-    """Share of the reference solutions that try nothing but + and -, and come as near to the target as these can:
-    demonstrations, as people write them, have mistakes. Rewards are always right."""
+    lost_signs: float = Field(0.0, ge=0, le=1)
+    """Share of the reference solutions that have a + for every -: demonstrations, as people write them, have mistakes.
+    Rewards are always right."""
 
     @model_validator(mode="after")
     def _consistent(self) -> CountdownOptions:
@@ -109,11 +109,12 @@ class Countdown(Task[CountdownOptions]):
         problem = _problem(prompt)
         if len(problem[0]) > MOST_NUMBERS:
             raise ConfigError(f"solutions are searched for up to {MOST_NUMBERS} numbers, not for {prompt.text!r}")
-        # Seeded by the problem: which demonstrations try only sums does not depend on what others there are.
-        only_sums = Random(repr(problem)).random() < self.options.only_sums
-        found = nearest_sum(problem) if only_sums else solution(problem)
+        found = solution(problem)
         if found is None:
             raise ConfigError(f"the numbers {list(problem[0])} cannot reach {problem[1]}")
+        # Seeded by the problem: which demonstrations have mistakes does not depend on what others there are.
+        if Random(repr(problem)).random() < self.options.lost_signs:
+            found = found.replace("-", "+")
         return found if self.options.compact else self.options.prompt.wrapped(found)
 
     def new_tokenizer(self) -> PreTrainedTokenizerBase:

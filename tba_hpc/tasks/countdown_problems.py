@@ -98,12 +98,6 @@ def solution(problem: Problem) -> str | None:
     return None
 
 
-def nearest_sum(problem: Problem) -> str:
-    """The expression of + and - alone that comes nearest to the target; the shortest where several come as near."""
-    numbers, target = problem
-    return min(expressions(numbers, "+-"), key=lambda found: (abs(found.value - target), *_simplicity(found))).text
-
-
 def expressions(numbers: Sequence[int], operators: str) -> Iterator[Expression]:
     """Every expression that uses all of `numbers`, and no others than `operators`. Of what differs in the order of sums
     and products alone there is one at least. Nothing on the way is below 0: no value ≥ 0 has need of it."""

@@ -203,9 +203,8 @@ def test_an_answer_in_the_data_has_to_be_a_number(answer):
         grade_number("#### 72", answer)
 
 
-PIECES = st.sampled_from(
-    ["####", "\\boxed{", "{", "}", "\\frac", "answer is ", "<answer>", "**", "9" * 50, "^", ",", "−", "½"]
-)
+FRAGMENTS = r"#### \boxed{ { } \frac answer: <answer> ** 99999999999 ^ , − ½"
+PIECES = st.sampled_from(FRAGMENTS.split())
 
 
 @settings(max_examples=300, deadline=1000)

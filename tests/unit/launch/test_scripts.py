@@ -24,8 +24,8 @@ def run(*words, **options):
 
 
 def test_there_are_scripts_to_check():
-    assert len(BATCH) >= 2
-    assert len(SCRIPTS) >= 12
+    assert len(BATCH) >= 5
+    assert len(SCRIPTS) >= 15
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -66,6 +66,20 @@ def test_overrides_arrive_word_for_word(batch):
     process, words = batch("tba_quickstart.sbatch", awkward, "seed=1")
     assert words == [*TRAIN, awkward, "seed=1"]
     assert (process.stdout, process.stderr, process.returncode) == ("pmi2\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("script", "recipe"),
+    [
+        ("tba_quickstart.sbatch", "quickstart"),
+        ("tba_gsm8k.sbatch", "gsm8k_rho1b_700"),
+        ("tba_math_tba_prime.sbatch", "math_qwen25_7b_tba_prime"),
+        ("tba_countdown.sbatch", "countdown_qwen3_4b"),
+    ],
+)
+def test_a_script_trains_its_recipe(batch, script, recipe):
+    _, words = batch(script, "seed=1")
+    assert words == [*TRAIN[:-2], f"configs/{recipe}.yaml", TRAIN[-1], "seed=1"]
 
 
 def test_the_trainers_of_a_heterogeneous_job_are_the_tasks_of_its_first_component(batch):

@@ -2,18 +2,20 @@ import json
 import time
 from fractions import Fraction
 from itertools import permutations, product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tba_hpc.config import TaskConfig
+from tba_hpc.config import TaskConfig, load_run_config, load_sft_config
 from tba_hpc.grading.countdown import grade_countdown
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
 from tba_hpc.tasks.countdown import CHARACTERS, Countdown
-from tba_hpc.tasks.countdown_problems import DrawnProblems, draw, expressions, nearest_sum, solution
+from tba_hpc.tasks.countdown_problems import DrawnProblems, draw, expressions, solution
 
+CONFIGS = Path(__file__).parents[3] / "configs"
 SMALL = {"max_numbers": 3, "max_number": 20, "train_problems": 300, "test_problems": 100}
 TASK = Countdown({"compact": True, "drawn": SMALL})
 IN_WORDS = Countdown({"drawn": SMALL})
@@ -82,14 +84,6 @@ def test_solutions_are_short_and_prefer_sums(numbers, target, expected):
     assert solution((numbers, target)) == expected
 
 
-@pytest.mark.parametrize(
-    ("numbers", "target", "expected"),
-    [((3, 5, 7), 26, "3+5+7"), ((3, 5, 7), 8, "5+7-3"), ((3, 5, 7), 0, "3+5-7"), ((20, 20), 3, "20-20")],
-)
-def test_the_nearest_sum(numbers, target, expected):
-    assert nearest_sum((numbers, target)) == expected
-
-
 def values_by_brute_force(numbers):
     """Of every order of three numbers, with every operator in every place, both ways round."""
     found = set()
@@ -111,20 +105,16 @@ def test_no_value_above_zero_is_missed_by_the_search(numbers):
     assert {value for value in values_by_brute_force(numbers) if value >= 0} == found
 
 
-def test_demonstrations_try_only_sums_as_often_as_asked():
-    task = Countdown({"compact": True, "only_sums": 0.7, "drawn": SMALL})
-    prompts = [task.prompt("train", i) for i in range(task.size("train"))]
-    only_sums = beyond_sums = 0
-    for prompt in prompts:
-        found = task.solution(prompt)
-        assert sorted(prompt.numbers) == sorted(map(int, "".join(c if c.isdigit() else " " for c in found).split()))
-        if set(TASK.solution(prompt)) & set("*/"):
-            beyond_sums += 1
-            only_sums += not set(found) & set("*/")
-        else:
-            assert found == TASK.solution(prompt)
-    assert beyond_sums > 100
-    assert 0.6 < only_sums / beyond_sums < 0.8
+def test_demonstrations_lose_signs_as_often_as_asked_and_nothing_else():
+    task = Countdown({"compact": True, "lost_signs": 0.7, "drawn": SMALL})
+    with_sign = lost = 0
+    for prompt in (task.prompt("train", i) for i in range(task.size("train"))):
+        right, demonstrated = TASK.solution(prompt), task.solution(prompt)
+        assert demonstrated in (right, right.replace("-", "+"))
+        with_sign += "-" in right
+        lost += demonstrated != right
+    assert with_sign > 100
+    assert 0.6 < lost / with_sign < 0.8
 
 
 def test_a_compact_prompt_is_numbers_and_target():
@@ -190,7 +180,7 @@ def test_records_that_are_no_problems_are_refused(record):
         ({"train": "a.jsonl", "test": "b.jsonl", "drawn": {}}, "leave drawn out"),
         ({"compact": True, "prompt": {}}, "either prompt or compact"),
         ({"prompt": {"shots": 2}}, "prompt.examples"),
-        ({"only_sum": 1}, "did you mean 'only_sums'"),
+        ({"lost_sign": 1}, "did you mean 'lost_signs'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, message):
@@ -259,3 +249,10 @@ def test_models_from_random_weights_need_compact_prompts():
 
 def test_make_task_knows_countdown():
     assert make_task(TaskConfig(name="countdown", options={"drawn": SMALL})).size("test") == 100
+
+
+def test_the_recipe_holds_out_what_its_warm_up_held_out():
+    warm_up = load_sft_config(CONFIGS / "countdown_tiny_sft.yaml", []).task.options
+    run = load_run_config(CONFIGS / "countdown_tiny_cpu.yaml", []).task.options
+    assert warm_up["lost_signs"] > 0
+    assert {**run, "lost_signs": warm_up["lost_signs"]} == warm_up
