@@ -10,6 +10,9 @@ from dataclasses import dataclass
 Z_95 = 1.959964
 """Standard errors in half a 95 % interval."""
 
+_ROUNDING = 1e-12
+"""A variance below this share of the largest possible one is none."""
+
 Vote = tuple[str | None, bool]
 """The answer that was read out of a response, None if there is none, and whether the response is right."""
 
@@ -50,7 +53,8 @@ class MeanShare:
         n = len(values)
         share = math.fsum(values) / n
         variance = math.fsum((value - share) ** 2 for value in values) / n
-        trials = n * share * (1 - share) / variance if max(values) > min(values) else n
+        most = share * (1 - share)
+        trials = n * most / variance if variance > _ROUNDING * most else n
         return cls(share, wilson_interval(share * trials, trials), n)
 
 

@@ -98,7 +98,8 @@ class ReferenceConfig(Settings):
     """Whether the reference policy moves, as in TBA′: with a constant β, the policy may then leave its start behind."""
 
     reset_every: PositiveInt | None = None
-    """ρ: after every so many optimizer steps the current policy becomes the reference; never when not given."""
+    """ρ: after every so many optimizer steps the current policy becomes the reference; never when not given. If it
+    does, each trainer holds a copy of it, too."""
     stale: Literal["recompute", "drop"] = "recompute"
     """What happens to trajectories that an earlier reference has scored: the trainers score them anew when they are
     drawn, or they are left out."""

@@ -5,7 +5,7 @@ GSM8K with SmolLM2-135M-Instruct, a few steps of each, then looks at what they l
 
 `--data` holds gsm8k_train.jsonl and gsm8k_test.jsonl; `--model` is what tools/make_smollm2.py has made, which is done
 first when not given. Prints a row a check and one JSON object on the last line; exits with 1 if a check fails. It takes
-minutes and 9 GB of memory."""
+minutes, 12 GB of memory and 7 GB of disk."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from tba_hpc.trajectory import TrajectoryBatch
 
 ROOT = Path(__file__).parents[1]
 SFT, TBA = "configs/gsm8k_smollm2_sft_cpu.yaml", "configs/gsm8k_smollm2_cpu.yaml"
-TOLERANCE = 1e-3
+TOLERANCE = 2e-4
 """Largest difference of log-probabilities in float32 that is rounding: sums come in another order with other shapes."""
-COMPARED = 8
+COMPARED = 4
 """Most trajectories of one policy whose log-probabilities are computed again."""
 CPU = torch.device("cpu")
 
@@ -171,13 +171,13 @@ class Findings:
     def _logprobs(self) -> dict[str, Result]:
         """The log-probabilities that searchers' engines sampled with beside those that a trainer computes with the
         weights of the version they say they had. With the weights of the start instead, those of later versions must
-        be off by more than rounding: otherwise this would prove nothing."""
+        be off by far more than rounding: otherwise this would prove nothing."""
         versions = [v for v in np.unique(self._held.rows["policy_version"]).tolist() if v in self._policies]
         same = {v: self._difference(v, self._policies[v]) for v in versions}
         other = {v: self._difference(v, self._policies[0]) for v in versions if v > 0}
         return {
             "logprob_difference_by_version": (max(versions) > 0 and max(same.values()) < TOLERANCE, same),
-            "with_the_weights_of_the_start": (bool(other) and min(other.values()) > 2 * TOLERANCE, other),
+            "with_the_weights_of_the_start": (bool(other) and min(other.values()) > 10 * TOLERANCE, other),
         }
 
     def _difference(self, version: int, policy: Path) -> float:

@@ -179,7 +179,7 @@ def _is_equation(text: str) -> bool:
 
 
 def _letters_and_digits(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _letters(text: str) -> set[str]:

@@ -39,15 +39,15 @@ _SYNONYMS = (
     (re.compile(r"\\lbrack(?![a-zA-Z])"), "["),
     (re.compile(r"\\rbrack(?![a-zA-Z])"), "]"),
     (re.compile(r"\\varnothing(?![a-zA-Z])"), r"\\emptyset"),
-    (re.compile(r"\\begin\{[bv]matrix\}"), r"\\begin{pmatrix}"),
-    (re.compile(r"\\end\{[bv]matrix\}"), r"\\end{pmatrix}"),
+    (re.compile(r"\\begin\{bmatrix\}"), r"\\begin{pmatrix}"),
+    (re.compile(r"\\end\{bmatrix\}"), r"\\end{pmatrix}"),
 )
 
 
 def is_wording(text: str) -> bool:
     r"""Whether an answer is words, not a formula: `\text{Evelyn}`, or bare words of three letters and more."""
     words = _ONLY_WORDS.fullmatch(text)
-    return bool(words and re.search("[a-zA-Z]", text)) or bool(_BARE_WORDS.fullmatch(text))
+    return bool(words and re.search(r"[^\W\d_]", words[1])) or bool(_BARE_WORDS.fullmatch(text))
 
 
 def readable(text: str) -> str:

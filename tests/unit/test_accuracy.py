@@ -56,9 +56,10 @@ def test_the_interval_of_a_mean_covers_it_as_often_as_it_says():
     assert 0.93 <= covered <= 0.97
 
 
-def test_values_without_spread_are_not_taken_for_certain():
-    low, high = MeanShare.of([0.5] * 10).interval
-    assert (low, high) == wilson_interval(5, 10)
+@pytest.mark.parametrize("values", [[0.5] * 10, [0.1] * 3, [0.3], [0.0, 7e-234]])
+def test_values_without_spread_are_not_taken_for_certain(values):
+    n = len(values)
+    assert MeanShare.of(values).interval == pytest.approx(wilson_interval(values[0] * n, n))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])

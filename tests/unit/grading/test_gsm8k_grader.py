@@ -207,7 +207,7 @@ FRAGMENTS = r"#### \boxed{ { } \frac answer: <answer> ** 99999999999 ^ , − ½"
 PIECES = st.sampled_from(FRAGMENTS.split())
 
 
-@settings(max_examples=300, deadline=1000)
+@settings(max_examples=300, deadline=2000)
 @given(st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=3))).map("".join)))
 def test_no_text_is_an_error_or_takes_long(text):
     grade_number(text, "72")
