@@ -93,7 +93,9 @@ def make_engine(
         micro_batch_tokens=micro_batch_tokens,
     )
     config = ModelConfig(path="unused", gradient_checkpointing=gradient_checkpointing, logprob_chunk_tokens=7)
-    return TorchEngine(model, EOS, TBVarGrad(ObjectiveConfig(beta=Constant(value=0.5))), trainer, config, TEMPERATURE, CPU, **kwargs)
+    return TorchEngine(
+        model, EOS, TBVarGrad(ObjectiveConfig(beta=Constant(value=0.5))), trainer, config, TEMPERATURE, CPU, **kwargs
+    )
 
 
 class SummingThreads:
