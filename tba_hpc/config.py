@@ -205,7 +205,8 @@ class EvaluationConfig(Settings):
     problems: Integer = Field(512, ge=0)
     """Held-out problems answered greedily before and after training; 0 to skip."""
     every_steps: PositiveInt | None = None
-    """Optimizer steps between two evaluations during training, by the searchers, beside it; null for none."""
+    """Optimizer steps between two evaluations during training, by the searchers, beside it; null for none. In lockstep
+    the trainer may have to wait for what they sample after it."""
     batch_size: PositiveInt = 256
     timeout_seconds: PositiveFloat = 3600.0
     """Longest that a rank may be busy with an evaluation while others wait for it."""
@@ -325,6 +326,12 @@ class RunConfig(Settings):
             (
                 (self.schedule == "fixed_lag") != (lag > 0),
                 f"trainer.lag = {lag} with schedule = {self.schedule}: fixed_lag needs a lag, the others have none",
+            ),
+            (
+                self.in_lockstep
+                and self.buffer.capacity < self.trainer.queries_per_batch * self.rollout.samples_per_query,
+                f"buffer.capacity = {self.buffer.capacity} is below the trajectories of a step with schedule = "
+                f"{self.schedule}: {self.trainer.queries_per_batch} × rollout.samples_per_query",
             ),
             (lag % k != 0, f"trainer.lag = {lag} is not a multiple of trainer.sync_every = {k}"),
             (

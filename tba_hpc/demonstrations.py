@@ -31,7 +31,7 @@ def demonstrations(
     are. Raises `ConfigError` for it, also where none would be left; `ValueError` for a task without solutions."""
     prompts = [task.prompt("train", i) for i in range(task.size("train"))]
     prompt_tokens = encode_prompts(tokenizer, prompts, sys.maxsize)
-    responses = _responses(task, tokenizer, prompts)
+    responses = _responses(task, tokenizer, prompts, prompt_tokens)
     kept = []
     for prompt, tokens, response in zip(prompts, prompt_tokens, responses, strict=True):
         if len(tokens) <= max_prompt_tokens and len(response) <= max_response_tokens:
@@ -60,9 +60,21 @@ def demonstrations(
     return TrajectoryBatch.from_trajectories(kept)
 
 
-def _responses(task: Task[Any], tokenizer: PreTrainedTokenizerBase, prompts: list[Prompt]) -> list[NDArray[np.int32]]:
-    solutions = tokenizer([task.solution(prompt) for prompt in prompts], add_special_tokens=False)["input_ids"]
-    return [np.array([*solution, tokenizer.eos_token_id], np.int32) for solution in solutions]
+def _responses(
+    task: Task[Any], tokenizer: PreTrainedTokenizerBase, prompts: list[Prompt], prompt_tokens: list[NDArray[np.int32]]
+) -> list[NDArray[np.int32]]:
+    """Tokens of each solution as they are behind its prompt: some tokenizers put a space before a text of its own.
+    Where the tokens of the two would grow together, those of the solution alone."""
+    solutions = [task.solution(prompt) for prompt in prompts]
+    alone = tokenizer(solutions, add_special_tokens=False)["input_ids"]
+    joined = tokenizer([prompt.text + solution for prompt, solution in zip(prompts, solutions, strict=True)])[
+        "input_ids"
+    ]
+    responses = []
+    for prompt, start, own, both in zip(prompts, prompt_tokens, alone, joined, strict=True):
+        behind = not prompt.messages and both[: len(start)] == start.tolist()
+        responses.append(np.array([*(both[len(start) :] if behind else own), tokenizer.eos_token_id], np.int32))
+    return responses
 
 
 def _demonstration(prompt_id: int, prompt: NDArray[np.int32], response: NDArray[np.int32]) -> Trajectory:

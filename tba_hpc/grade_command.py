@@ -34,7 +34,10 @@ def grade_lines(task: Task[Any], source: io.BufferedIOBase, sink: BinaryIO) -> N
             problems.append(problem)
             responses.append(response)
         if responses:
-            sink.write(b"".join(map(_result, task.score(problems, responses))))
+            scores = task.score(problems, responses)
+            if len(scores) != len(responses):
+                raise ConfigError(f"task {type(task).__name__} scored {len(scores)} of {len(responses)} responses")
+            sink.write(b"".join(map(_result, scores)))
             sink.flush()
         if mistake is not None:
             raise mistake

@@ -54,7 +54,8 @@ class Intake:
         self._buffer = buffer
         self._sync = -1
         self._reference_version = reference_version
-        self._usable = arrived.trajectories if len(buffer) else 0  # of the reference, if others are left out
+        drops = config.reference.stale == "drop"
+        self._usable = len(buffer) if drops else arrived.trajectories  # of the reference, if others are left out
         self.arrived = arrived
         self.last: Arrival | None = None
         """The latest round's arrival, whose headers tell how the searchers are doing."""
@@ -177,7 +178,9 @@ class LockstepIntake(Intake):
         return waited
 
     def finish(self) -> None:
-        """What the searchers are ahead is of no use to a run that goes on later: it will be sampled again."""
+        """Looks at the last headers only: what the searchers are ahead is of no use to a run that goes on later, as it
+        will be sampled again."""
+        self._take(self._exchange.arrivals())
 
     def _wait_for_sync(self, step: int, give_up: Callable[[], bool]) -> float | None:
         """Waits for what the next k steps learn from, and puts it in the order of the searchers. Returns the seconds

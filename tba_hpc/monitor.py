@@ -89,14 +89,18 @@ class Monitor:
             "trainer/sync_seconds": report.sync_seconds,
         }
         self._writer.scalars(done, metrics)
-        if self._intake.last is not None:
-            for evaluation in self._evaluations.update(self._intake.last.headers):
-                self._writer.evaluation(evaluation.step, evaluation.to_json())
+        self.write_evaluations()
         if done % self._config.histograms_every == 0:
             self._writer.histogram(done, "staleness", staleness(report.step, report.batch))
         if done % self._config.samples_every == 0:
             self._write_samples(done, report.batch)
         self._display.update(done, metrics)
+
+    def write_evaluations(self) -> None:
+        """Those that have become complete since the last time."""
+        if self._intake.last is not None:
+            for evaluation in self._evaluations.update(self._intake.last.headers):
+                self._writer.evaluation(evaluation.step, evaluation.to_json())
 
     def _buffer_metrics(self) -> dict[str, float]:
         stats = self._buffer.stats()

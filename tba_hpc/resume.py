@@ -20,7 +20,7 @@ from tba_hpc.checkpoint import (
 from tba_hpc.config import RunConfig, to_yaml
 from tba_hpc.prompts import PromptOrder
 from tba_hpc.run_dir import RunDir
-from tba_hpc.settings import ConfigError, PositiveInt, Settings, read_yaml
+from tba_hpc.settings import ConfigError, PositiveInt, Settings, read_yaml, validate
 
 AUTO = "auto"
 """Go on from the newest checkpoint of the run, if there is one."""
@@ -132,7 +132,9 @@ def _begin(
 
 
 def _check_compatible(config: RunConfig, checkpoint: Checkpoint, state: CheckpointState, n_prompts: int) -> None:
-    saved, now = read_yaml(checkpoint.config), config.model_dump(mode="json")
+    # What the checkpoint's configuration does not name, as settings were fewer when it was written, had its default.
+    before = validate(RunConfig, read_yaml(checkpoint.config), str(checkpoint.config))
+    saved, now = before.model_dump(mode="json"), config.model_dump(mode="json")
     fixed = [
         *_FIXED,
         *(_FIXED_IN_LOCKSTEP if config.in_lockstep else ()),

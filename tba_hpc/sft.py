@@ -15,13 +15,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tba_hpc.config import ModelConfig, SftConfig
 from tba_hpc.demonstrations import demonstrations
-from tba_hpc.evaluator import EvaluationResult, evaluate
+from tba_hpc.evaluator import EvaluationResult, evaluate, number_of_problems
 from tba_hpc.metrics import MetricsWriter
 from tba_hpc.models import Sequences, fresh_llama, load_policy, load_tokenizer, room_for_prompt, token_logprobs
 from tba_hpc.optim.micro_batches import plan
 from tba_hpc.optim.parameters import TrainedParameters
 from tba_hpc.progress import Columns
 from tba_hpc.rollout.hf import HFEngine
+from tba_hpc.rollout.text import encode_prompts
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
@@ -63,6 +64,7 @@ def run_sft(config: SftConfig, report: Callable[[dict[str, float]], None]) -> Sf
     corpus = demonstrations(
         setup.task, setup.tokenizer, setup.max_prompt_tokens, config.max_response_tokens, training.skip_too_long
     )
+    _check_evaluation(setup)
     config.run_dir.mkdir(parents=True, exist_ok=True)
     with closing(MetricsWriter(run_dir)) as writer:
 
@@ -103,6 +105,16 @@ def _setup(config: SftConfig) -> _Setup:
         chunk_tokens = ModelConfig.model_fields["logprob_chunk_tokens"].default
     room = room_for_prompt(model.config, config.max_response_tokens)
     return _Setup(config, task, model, tokenizer, room, chunk_tokens)
+
+
+def _check_evaluation(setup: _Setup) -> None:
+    """Raises now what would else be raised in the middle of training: `ConfigError` for problems that are not there, or
+    a prompt that is too long."""
+    settings = setup.config.evaluation
+    if settings.problems:
+        indices = range(number_of_problems(setup.task, settings.split, settings.problems))
+        prompts = [setup.task.prompt(settings.split, index) for index in indices]
+        encode_prompts(setup.tokenizer, prompts, setup.max_prompt_tokens)
 
 
 def _train(

@@ -76,6 +76,7 @@ class Trainer:
         self._group.close()
         self._exchange.stop()
         self._intake.finish()
+        self._monitor.write_evaluations()
         if self.steps_done > self._first or self.reason_to_leave:  # else it is as it was loaded
             self._checkpointer.save_last(self.steps_done)
 

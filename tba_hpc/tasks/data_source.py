@@ -104,7 +104,7 @@ class Row:
     def text(self, column: str) -> str:
         """A field that has to be there: a text, or a number as text. Raises `ConfigError` for any other value, and for
         an empty text."""
-        value = self.values[column]
+        value = self.values.get(column)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
         if not isinstance(value, str) or not value.strip():

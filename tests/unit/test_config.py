@@ -160,6 +160,10 @@ def test_what_is_missing_is_named():
             },
             "reference.stale = drop would leave schedule = fixed_lag without data after a reset: use recompute",
         ),
+        (
+            {"schedule": "synchronous", "buffer__capacity": 20, "buffer__start_size": 5},
+            "buffer.capacity = 20 is below the trajectories of a step with schedule = synchronous: ",
+        ),
         ({"objective__importance_ratio": [2, 1]}, "importance_ratio = [2.0, 1.0] is not in ascending order"),
         (
             {"evaluation": {"every_steps": 5, "problems": 0}},

@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from tba_hpc.demonstrations import demonstrations
 from tba_hpc.settings import ConfigError
@@ -47,3 +49,15 @@ def test_nothing_is_said_where_all_fit(caplog):
 def test_something_has_to_be_left():
     with pytest.raises(ConfigError, match=f"none of the {len(PROMPTS)} demonstrations fits into 7 tokens"):
         demonstrations(TASK, TOKENIZER, 7, 1, skip_too_long=True)
+
+
+def test_a_solution_is_tokenized_as_it_stands_behind_its_prompt():
+    """This tokenizer puts a mark at the beginning of every text, as SentencePiece does."""
+    vocabulary = {token: i for i, token in enumerate(["<eos>", "▁", *"0123456789+="])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary))
+    tokenizer.normalizer = normalizers.Prepend("▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
+    marking = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>")
+    first = next(iter(demonstrations(TASK, marking, 9, 9, skip_too_long=False)))
+    assert marking.convert_ids_to_tokens(first.prompt_tokens) == ["▁", *PROMPTS[0].text]
+    assert marking.convert_ids_to_tokens(first.response_tokens) == [*PROMPTS[0].answer, "<eos>"]

@@ -9,9 +9,9 @@ from tba_hpc.checkpoint import Checkpoint as Saved
 from tba_hpc.checkpoint import CheckpointState, PromptState, write_checkpoint
 from tba_hpc.config import RunConfig, to_yaml
 from tba_hpc.prompts import PromptOrder
-from tba_hpc.resume import AUTO, prepare_start
+from tba_hpc.resume import AUTO, _check_compatible, prepare_start
 from tba_hpc.run_dir import RunDir
-from tba_hpc.settings import ConfigError, validate
+from tba_hpc.settings import ConfigError, read_yaml, validate
 
 SIZE = 40
 PROMPTS = PromptState.of(PromptOrder.of(SIZE, 3), [4, 8, 5])
@@ -322,3 +322,15 @@ def test_another_number_of_searchers_divides_what_is_left(make, n_searchers):
     assert state.prompts.taken == (0,) * n_searchers
     order = state.prompts.order(3)
     assert (len(order.backlog), order.epoch, order.division) == (SIZE - 17, 1, 1)
+
+
+def test_a_checkpoint_from_before_there_was_a_setting_is_good(make):
+    config = make(schedule="synchronous")
+    attempt(config)
+    path = save(config, 4)
+    file = path / "config.yaml"
+    assert "  lag: 0\n" in file.read_text()
+    file.write_text(file.read_text().replace("  lag: 0\n", ""))
+    before = RunConfig.model_validate(read_yaml(file))
+    assert before == config
+    _check_compatible(config, Saved(path), Saved(path).state(), SIZE)
