@@ -245,12 +245,14 @@ Problem = tuple[bool, str]
 """Whether two settings do not go together, and what to say then."""
 
 
-def _learning_rate_problem(key: str, schedule: LearningRateSchedule, steps_key: str, steps: int) -> Problem:
+def learning_rate_problem(key: str, schedule: LearningRateSchedule, steps_key: str, steps: int) -> Problem:
+    """A schedule that comes down to 0 before its end."""
     message = f"{key} is down to 0 after {schedule.span} steps: too few for {steps_key} = {steps}"
     return schedule(steps - 1) == 0, message
 
 
-def _checked(settings: S, problems: list[Problem]) -> S:
+def checked(settings: S, problems: list[Problem]) -> S:
+    """The settings. Raises `ValueError` with all that is wrong with them."""
     found = [message for wrong, message in problems if wrong]
     if found:
         raise ValueError("\n  ".join(found))
@@ -308,7 +310,7 @@ class RunConfig(Settings):
                 f"buffer.start_size = {buffer.start_size} is above buffer.capacity = {buffer.capacity}: "
                 "training would never start",
             ),
-            _learning_rate_problem("trainer.learning_rate", trainer.learning_rate, "trainer.steps", trainer.steps),
+            learning_rate_problem("trainer.learning_rate", trainer.learning_rate, "trainer.steps", trainer.steps),
             (
                 self.evaluation.every_steps is not None and self.evaluation.problems == 0,
                 f"evaluation.every_steps = {self.evaluation.every_steps}, but evaluation.problems = 0",
@@ -316,7 +318,7 @@ class RunConfig(Settings):
             *self._sync_problems(),
             *self._pin_problems(),
         ]
-        return _checked(self, problems)
+        return checked(self, problems)
 
     def _sync_problems(self) -> list[Problem]:
         """Of what happens at syncs only."""
@@ -404,64 +406,9 @@ class RunConfig(Settings):
         return needed // n_searchers + (searcher < needed % n_searchers)
 
 
-class SftTrainingConfig(Settings):
-    max_steps: PositiveInt
-    batch_size: PositiveInt
-    learning_rate: LearningRateSchedule
-    weight_decay: NonNegativeFloat = 0.0
-    max_grad_norm: GradNorm = 1.0
-    micro_batch_tokens: PositiveInt = 16384
-    """Most tokens, padding included, in one forward and backward pass; the gradient is that of the whole batch."""
-    skip_too_long: bool = False
-    """Leave out demonstrations that are longer than `max_response_tokens` or than the model's positions allow, and say
-    how many; otherwise one that is too long is an error."""
-    evaluate_every: PositiveInt
-    """Optimizer steps between two greedy evaluations."""
-    stop_at_accuracy: float = Field(1.0, gt=0, le=1)
-    """Stop at the first evaluation that reaches this."""
-
-
-class SftConfig(Settings):
-    """A supervised warm-up: the policy that reinforcement learning starts from."""
-
-    run_dir: Path
-    seed: Integer = Field(0, ge=0)
-    model: ModelConfig | None = None
-    """Model to go on from; or `init` to start from random weights."""
-    init: dict[str, Any] | None = None
-    """Settings of `transformers.LlamaConfig` for a fresh model over the task's own vocabulary."""
-    task: TaskConfig
-    training: SftTrainingConfig
-    max_response_tokens: PositiveInt
-    evaluation: EvaluationConfig = EvaluationConfig()
-
-    @model_validator(mode="after")
-    def _consistent(self) -> SftConfig:
-        model, training = self.model, self.training
-        problems = [
-            (
-                (model is None) == (self.init is None),
-                "give either model (a checkpoint to go on from) or init (a fresh model)",
-            ),
-            (
-                model is not None and model.reference is not None,
-                "model.reference is set, but fine-tuning has no use for a reference policy: leave it out",
-            ),
-            _learning_rate_problem(
-                "training.learning_rate", training.learning_rate, "training.max_steps", training.max_steps
-            ),
-        ]
-        return _checked(self, problems)
-
-
 def load_run_config(path: Path, overrides: list[str]) -> RunConfig:
     """The configuration in a YAML file, changed by `a.b=value` overrides. Raises `ConfigError`."""
     return validate(RunConfig, apply_overrides(read_yaml(path), overrides), str(path))
-
-
-def load_sft_config(path: Path, overrides: list[str]) -> SftConfig:
-    """As `load_run_config`, for supervised fine-tuning."""
-    return validate(SftConfig, apply_overrides(read_yaml(path), overrides), str(path))
 
 
 def to_yaml(config: Settings) -> str:
