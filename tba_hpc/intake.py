@@ -45,10 +45,8 @@ class Intake:
         buffer: ReplayBuffer,
         arrived: Arrived,
         reference_version: int = 0,
-        first_step: int = 0,
     ) -> None:
-        """`arrived` in earlier attempts of the run, which have done `first_step` optimizer steps. `reference_version`:
-        of the reference policy as it begins."""
+        """`arrived`: in earlier attempts of the run; `reference_version`: of the reference policy at its beginning."""
         self._config = config
         self._exchange = exchange
         self._buffer = buffer
@@ -159,7 +157,8 @@ class LockstepIntake(Intake):
         reference_version: int = 0,
         first_step: int = 0,
     ) -> None:
-        super().__init__(config, exchange, buffer, arrived, reference_version, first_step)
+        """`first_step`: optimizer steps of earlier attempts."""
+        super().__init__(config, exchange, buffer, arrived, reference_version)
         n, samples = len(arrived.prompts), config.rollout.samples_per_query
         self._shares = [config.lockstep_queries(i, n) * samples for i in range(n)]
         self._per_step = config.trainer.queries_per_batch * samples

@@ -103,9 +103,11 @@ def _make_parts(start: Start, world: World) -> _Parts:
         buffer.restore(checkpoint.replay)
     exchange = _exchange(config, world, engine, syncs=buffer.latest_arrival or 0)
     state = start.state(task.size("train"), world.n_searchers)
-    kind = LockstepIntake if config.in_lockstep else Intake
     arrived = Arrived(np.array(state.prompts.taken), state.received, state.duplicates)
-    intake = kind(config, exchange, buffer, arrived, state.reference_version, state.step)
+    if config.in_lockstep:
+        intake: Intake = LockstepIntake(config, exchange, buffer, arrived, state.reference_version, state.step)
+    else:
+        intake = Intake(config, exchange, buffer, arrived, state.reference_version)
     return _Parts(
         config=config,
         world=world,

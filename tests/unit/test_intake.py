@@ -60,9 +60,11 @@ def make(tmp_path):
         settings["reference"] = reference or {}
         config = validate(RunConfig, settings, "")
         buffer = ReplayBuffer(config.buffer, tmp_path / "buffer", 0)
-        kind = LockstepIntake if config.in_lockstep else Intake
         arrived = Arrived(np.zeros(N_SEARCHERS, np.int64), 0, 0)
-        intake = kind(config, exchange, buffer, arrived, first_step=first_step)
+        if config.in_lockstep:
+            intake = LockstepIntake(config, exchange, buffer, arrived, first_step=first_step)
+        else:
+            intake = Intake(config, exchange, buffer, arrived)
         return intake, buffer
 
     return make
