@@ -9,7 +9,10 @@ _TAG = re.compile(
 )
 _OPEN_ANSWER = re.compile(r"<answer>", re.I)
 _BOX_OR_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
-_WRAPPER = re.compile(r"\b(?:final\s+)?answer[*_]*\s*(?::|\bis\b)[*_]*\s*:?", re.I)
+_WRAPPER = re.compile(r"\b(?:final\s+)?answer[*_]*\s*(?::|\bis\b)[*_]*\s*:?|\bfinal answer[*_]* *\n", re.I)
+_BARE_BOX = re.compile(r"\\boxed\s+([^\s${}\\]+)")
+_END_TOKEN = re.compile(r"(?:<\|\w{1,40}\|>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
+_LONGEST_END_TOKEN = 44  # characters
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
 
 
@@ -17,7 +20,15 @@ def spoken(response: str) -> str:
     """What is said after thinking: text up to the last `</think>`, and from an open `<think>` on, is left out."""
     end = response.rfind("</think>")
     said = response if end < 0 else response[end + len("</think>") :]
-    return said.partition("<think>")[0]
+    return _without_end_tokens(said.partition("<think>")[0])
+
+
+def _without_end_tokens(text: str) -> str:
+    """Special tokens that end a turn are visible where they are not the tokenizer's own end of a sequence."""
+    text = text.rstrip()
+    while match := _END_TOKEN.search(text, max(len(text) - _LONGEST_END_TOKEN, 0)):
+        text = text[: match.start()].rstrip()
+    return text
 
 
 def without_tags(text: str) -> str:
@@ -27,7 +38,7 @@ def without_tags(text: str) -> str:
 def last_marked(text: str) -> str | None:
     """The line behind the last `####`, or the next one where that is blank; None without any."""
     start = text.rfind("####")
-    return None if start < 0 else _first_line(text[start + 4 :])
+    return None if start < 0 else _without_half_of_bold(_first_line(text[start + 4 :]))
 
 
 def last_tagged(text: str) -> str | None:
@@ -38,7 +49,7 @@ def last_tagged(text: str) -> str | None:
 
 def last_box(text: str) -> str | None:
     r"""What the last `\\boxed{…}` (or `\\fbox`) that is in no other one holds; empty if it is not closed; None without
-    any. Braces are balanced; escaped ones are text."""
+    any. Braces are balanced; escaped ones are text. Where there is none with braces, `\\boxed 2` is one, too."""
     open_braces: list[int | None] = []  # of a box, where its content starts
     content, end = None, -1
     for match in _BOX_OR_BRACE.finditer(text):
@@ -50,8 +61,11 @@ def last_box(text: str) -> str | None:
         elif token == "}" and open_braces and (start := open_braces.pop()) is not None:
             # What closes later holds or follows what has closed before.
             content, end = text[start : match.start()], match.end()
-    unclosed = any(start is not None and start > end for start in open_braces)
-    return "" if unclosed else content
+    if any(start is not None and start > end for start in open_braces):
+        return ""
+    if content is None and (bare := _BARE_BOX.findall(text)):
+        return str(bare[-1])
+    return content
 
 
 def last_announced(text: str) -> str | None:
@@ -59,8 +73,15 @@ def last_announced(text: str) -> str | None:
     starts = list(_WRAPPER.finditer(text))
     if not starts:
         return None
-    line = _first_line(text[starts[-1].end() :])
+    line = _without_half_of_bold(_first_line(text[starts[-1].end() :]))
     return _SENTENCE_END.split(line, maxsplit=1)[0]
+
+
+def _without_half_of_bold(line: str) -> str:
+    """Of bold around more than the answer, as in `**Final Answer: 18**`, only the second mark is in its line."""
+    bare = line.rstrip().rstrip("*_")
+    mark = line.rstrip()[len(bare) :]
+    return bare if mark and mark not in bare else line
 
 
 def _first_line(text: str) -> str:

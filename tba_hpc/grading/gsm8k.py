@@ -20,6 +20,12 @@ _PLACES: tuple[tuple[str, Callable[[str], str | None]], ...] = (
     ("behind 'answer is'", last_announced),
 )
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
+_NEGATIVE = {"minus", "negative"}
+_SPOILING = frozenset(
+    ("not", "half", "twice", "double", "triple", "than", "twenty", "thirty", "forty", "fifty", "sixty", "seventy")
+    + ("eighty", "ninety")
+)
+"""Words before a number that make it another one."""
 _LEADING_WORDS = re.compile(r"(?:[A-Za-z]+(?:'[a-z]+)?[\s:.,]+)*")
 
 
@@ -53,8 +59,19 @@ def _only_number(text: str) -> Fraction | None:
     text = _clean(text).strip()
     if "_" in text:
         return None  # a name in a program
-    text = text.rpartition("=")[2].strip().rstrip("!")
-    return parse_quantity(text[_LEADING_WORDS.match(text).end() :])  # type: ignore[union-attr]
+    text = _without_remark(text.rpartition("=")[2].strip().rstrip("!?").strip("\"'`"))
+    leading = _LEADING_WORDS.match(text)
+    assert leading is not None, "no words are some, too"
+    number, before = parse_quantity(text[leading.end() :]), re.findall(r"[a-z']+", leading.group().lower())[-2:]
+    if number is None or _SPOILING & {*before}:
+        return None
+    return -number if before and before[-1] in _NEGATIVE else number
+
+
+def _without_remark(text: str) -> str:
+    """Without words in parentheses behind a number: `20 (twenty)`."""
+    number, opening, remark = text.rpartition(" (")
+    return number if opening and remark.endswith(")") and re.search("[a-zA-Z]", remark) else text
 
 
 def _last_number(text: str) -> Fraction | None:

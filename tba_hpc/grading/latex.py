@@ -9,8 +9,8 @@ from tba_hpc.grading.characters import plain
 LONGEST = 2000
 """Characters of an answer; a longer one is not looked at."""
 
-_AND_OR = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s*\{\s*,?\s*(?:and|or)\s*\}")
-_BARE_AND_OR = re.compile(r"(?<=[\d\s)}])(?:and|or)(?=[\s\d(\\-])")
+_AND_OR = re.compile(r"(?:,\s?)?\\(?:text|mbox|mathrm|textrm)\s*\{\s*,?\s*(?:and|or)\s*\}")
+_BARE_AND_OR = re.compile(r"(?:, ?)?(?<=[\d\s)}])(?:and|or)(?=[\s\d(\\-])")
 _HALF_OF_DAY = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s*\{\s*([ap])\.?\s*m\.?\s*\}", re.IGNORECASE)
 _FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|emph|operatorname)\s*\{([^{}]*)\}")
 _WORDS = re.compile(r"\\(?:text|mbox|hbox|mathrm|textrm|textnormal|textsf)\s*\{([^{}]*)\}")
@@ -25,6 +25,7 @@ _LAYOUT = re.compile(
 )
 _GROUP = re.compile(r"(?<=\d)(?:,\s*\\!|\{,\}|\\[, ]|\\!)\s*(?=\d{3}(?!\d))")
 _MATH_MODE = re.compile(r"(?<!\\)\\[()\[\]]|\\?\$")
+_SIGNED_CURRENCY = re.compile(r"-\\?\$(?=[\d.])")
 _UNITLESS = re.compile(r"\^\s*(?:\\circ(?![a-zA-Z])|\{\s*\\circ\s*\})|\\degree(?![a-zA-Z])|\\?%")
 _ONE = r"(?:\{([^{}]*)\}|(\d|[a-zA-Z]|\\pi(?![a-zA-Z])))"
 _SHORT_FRAC = re.compile(rf"\\frac\s*{_ONE}\s*{_ONE}")
@@ -61,7 +62,7 @@ def readable(text: str) -> str:
         text = _LAYOUT.sub(" ", text)
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
-    text = _UNITLESS.sub(" ", _MATH_MODE.sub(" ", text))
+    text = _UNITLESS.sub(" ", _MATH_MODE.sub(" ", _SIGNED_CURRENCY.sub("-", text)))
     return _SHORT_SQRT.sub(r"\\sqrt{\1}", _SHORT_FRAC.sub(_written_out, text))
 
 

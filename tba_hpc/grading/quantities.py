@@ -16,9 +16,13 @@ _POWER = r"(?:\^?\{?[23]\}?)?"
 _QUANTITY = re.compile(
     r"(?P<number>[^a-zA-Z]*[\d)}.]|[^a-zA-Z]*\\[dtc]?frac[^a-zA-Z]*[\d}]|.*[eE][+-]?\d+)"
     rf"(?:[ \t-]+(?=[a-zA-Z]{{2}})|\s*(?=(?:{_ATTACHED}){_POWER}(?![a-zA-Z]))|(?=/\s*[a-zA-Z])|(?=,\s))"
-    rf"(?P<words>(?:[\s,./()-]*[a-zA-Z']+{_POWER})*)[\s.,()]*"
+    rf"(?P<words>(?:[\s,./()-]*[a-zA-Z']++{_POWER})*)[\s.,()]*"
 )
-_FRACTION_IN_WORDS = re.compile(r"\band\s+(?:a|an|one|two|three)[\s-]+(?:half|halves|thirds?|quarters?|fifths?)\b")
+_CHANGING = re.compile(
+    r"\band\s+(?:a|an|one|two|three)[\s-]+(?:half|halves|thirds?|quarters?|fifths?)\b"
+    r"|\b(?:minus|plus|squared|cubed|pi|point|or)\b"
+)
+"""Words behind a number that make it another one, or not the only one."""
 
 
 def parse_quantity(text: str) -> Fraction | None:
@@ -28,7 +32,7 @@ def parse_quantity(text: str) -> Fraction | None:
     if (number := parse_number(text)) is not None:
         return number
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST else None
-    if match is None or _FRACTION_IN_WORDS.search(match["words"]):
+    if match is None or _CHANGING.search(match["words"]):
         return None
     number = parse_number(match["number"].rstrip(".,"))
     first = re.match(r"[a-z]+", match["words"].lstrip(" ,-"))

@@ -53,7 +53,6 @@ WRONG = {
         "<answer>3*7+5",
         "<answer>3*7+5</answer> <answer>",
         r"\boxed{3*7+5",
-        r"\boxed 3*7+5",
         "3*7+5 \\boxed",
     ],
     "thought only": ["3*7+5</think>", "<think>3*7+5", "<think><answer>3*7+5</answer></think>"],

@@ -37,6 +37,27 @@ RIGHT = [
     ("The answer is that she has 72 clips.", "72"),
     ("<answer>72</answer> I checked 3 times.", "72"),
     ("<think>5 or 6</think>72", "72"),
+    ("**Final Answer: 72**", "72"),
+    ("**Answer: 72**", "72"),
+    ("**The answer is 72.**", "72"),
+    ("*Answer: 72*", "72"),
+    ("__Final Answer: 72__", "72"),
+    ("**#### 72**", "72"),
+    ("#### **72** clips", "72"),
+    ("**Final Answer**\n\n72", "72"),
+    ("#### 72</s>", "72"),
+    ("It is 72<|im_end|>", "72"),
+    ("Answer: 72<|im_end|>\n<|endoftext|>", "72"),
+    ("so $\\boxed 72$", "72"),
+    ("#### 72?", "72"),
+    ('#### "72"', "72"),
+    ("#### `72`", "72"),
+    ("#### 72 (seventy-two)", "72"),
+    ("-$72", "-72"),
+    ("so the loss is -$72.00.", "-72"),
+    ("The balance changed by -$1,200.", "-1200"),
+    ("#### minus 72", "-72"),
+    ("#### negative 72", "-72"),
     # separators, currency, units, punctuation
     ("#### 1,080", "1080"),
     ("#### 1080", "1,080"),
@@ -99,6 +120,20 @@ RIGHT = [
     ("#### 1.5 × 10^3", "1500"),
 ]
 WRONG = [
+    # words that make another number of it
+    ("The answer is not 72.", "72"),
+    ("The answer is half of 72", "72"),
+    ("#### twice 72", "72"),
+    ("#### less than 72", "72"),
+    ("#### twenty 72", "72"),
+    ("#### minus 72", "72"),
+    ("#### 72 squared", "72"),
+    ("#### 72 pi", "72"),
+    ("#### 72 point five", "72"),
+    ("#### 72 or six", "72"),
+    ("#### 72 plus two", "72"),
+    ("so the loss is -$72.00.", "72"),
+    ("#### 72 clips were sold altogether in April & 3 in May", "75"),
     # empty
     ("", "0"),
     (" \n\t", "0"),
@@ -213,9 +248,18 @@ def test_no_text_is_an_error_or_takes_long(text):
     grade_number(text, "72")
 
 
-@pytest.mark.parametrize("piece", ["9", "9 ", "9,", "#### ", "\\boxed{", "\\frac", "*", "a ", "é", "½", "$", "1/", "<"])
+@pytest.mark.parametrize(
+    "piece", ["9", "9 ", "9,", "#### ", "\\boxed{", "\\frac", "*", "a ", "é", "½", "$", "1/", "<", "1 a"]
+)
 def test_long_responses_take_no_longer_than_their_length(piece):
     started = time.perf_counter()
     grade_number(piece * 100_000, "72")
     grade_number("#### " + piece * 100_000, "72")
     assert time.perf_counter() - started < 3
+
+
+def test_words_behind_a_number_take_no_longer_than_their_length():
+    started = time.monotonic()
+    for tail in ("a" * 990 + "+", "a " * 490 + "+", "was sold in April & " * 40):
+        grade_number(f"#### 5 {tail}", "5")
+    assert time.monotonic() - started < 2

@@ -12,6 +12,8 @@ from tba_hpc.grading.mathematics import MathGrader, final_answer
 from tba_hpc.settings import ConfigError
 
 EQUAL_WITHOUT_ALGEBRA = [
+    ("2, 3, and 5", "2,3,5"),
+    (r"2,3,\text{ and }5", "2,3,5"),
     ("72", "72"),
     ("72.0", "72"),
     ("0.5", r"\frac12"),
