@@ -12,6 +12,11 @@ Which part counts
     not matter.
 Boxes
     Braces are balanced; a box in a box is read as its content; if the last box is not closed, the response is wrong.
+    Where there is none with braces, `\boxed 2` is one, too.
+Special tokens (`<|im_end|>`, `</s>`)
+    Left out at the end of a response.
+Words that change a number
+    "minus 5" is -5; "not 72", "half of 10", "less than 5", "5 squared", "5 or six" are no numbers.
 Empty, blank or tag-only answers; answers of more than 2,000 characters
     Always wrong.
 Two answers ("72 or 73", `4, 5` for 4)

@@ -21,10 +21,7 @@ _PLACES: tuple[tuple[str, Callable[[str], str | None]], ...] = (
 )
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
 _NEGATIVE = {"minus", "negative"}
-_SPOILING = frozenset(
-    ("not", "half", "twice", "double", "triple", "than", "twenty", "thirty", "forty", "fifty", "sixty", "seventy")
-    + ("eighty", "ninety")
-)
+_SPOILING = re.compile(r"not|half|twice|double|triple|than|(?:twen|thir|for|fif|six|seven|eigh|nine)ty")
 """Words before a number that make it another one."""
 _LEADING_WORDS = re.compile(r"(?:[A-Za-z]+(?:'[a-z]+)?[\s:.,]+)*")
 
@@ -63,7 +60,7 @@ def _only_number(text: str) -> Fraction | None:
     leading = _LEADING_WORDS.match(text)
     assert leading is not None, "no words are some, too"
     number, before = parse_quantity(text[leading.end() :]), re.findall(r"[a-z']+", leading.group().lower())[-2:]
-    if number is None or _SPOILING & {*before}:
+    if number is None or any(map(_SPOILING.fullmatch, before)):
         return None
     return -number if before and before[-1] in _NEGATIVE else number
 
