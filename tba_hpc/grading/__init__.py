@@ -48,9 +48,9 @@ Calculations that are not carried out
     factorials … and the right answer does not: otherwise repeating the question would be right. Formulas that are equal
     count, in whatever form: `2(k+1)` for `2k+2`. Of a chain of equations the last side counts: 24 of `48/2=24`.
 Names
-    `x = 5` is 5, and not `y = 5`. Where the right answer is an equation, one is asked for. `x \in [0, 1]` is `[0, 1]`,
-    and so is `0 \le x \le 1`. Variables have case; words (`\text{Evelyn}`) have none, nor spaces or punctuation: `(C)`
-    is C.
+    `x = 5` is 5, and not `y = 5`; in MATH `2x = 14` is not 14, nor `5 = 7` 7. Where the right answer is an equation,
+    one is asked for. `x \in [0, 1]` is `[0, 1]`, and so is `0 \le x \le 1`. Variables have case; words
+    (`\text{Evelyn}`) have none, nor spaces or punctuation: `(C)` is C.
 Bases
     52_8 is neither 52_9 nor 42; 52 is right for 52_8, since the question asks for the base.
 Costly answers

@@ -16,6 +16,7 @@ from tba_hpc.grading.quantities import parse_quantity
 
 _NAME = re.compile(r"(?:\\?[a-zA-Z]+|[a-zA-Z]+_\w|[a-zA-Z]\\?\([a-zA-Z]\))'?|\\angle ?[A-Z]+")
 _EQUALS = re.compile(r"(?<![<>:!\\])=")
+_MULTIPLE = re.compile(r"-?\d+(?:\.\d+)?[a-zA-Z]")
 _BASED = re.compile(r"(?P<digits>[0-9A-F]+)_(?:\{(?P<braced>\d+)\}|(?P<base>\d))")
 _RELATION = re.compile(r"[<>]|\\(?:le|ge|ne|lt|gt)(?![a-zA-Z])")
 _CALCULATION = re.compile(
@@ -65,6 +66,8 @@ def compare(given: str, answer: str) -> Comparison:
         return _ask(given, right) if "=" in given else _unequal("no equation")
     if (left := _name(given)) and (wanted := _name(right)) and left != wanted:
         return _unequal(f"about {left}, not {wanted}")
+    if parse_quantity(_value(right)) is not None and _another_equation(given):
+        return _unequal("an equation about something else")
     return _compare_values(_value(given), _value(right))
 
 
@@ -172,6 +175,13 @@ def _value(text: str) -> str:
     if len(pieces) == 2 and _NAME.fullmatch(pieces[0]):
         return pieces[1]
     return _sides(text)[-1].strip()
+
+
+def _another_equation(text: str) -> bool:
+    """Whether the last side is not what is asked for: `2x=14`, `5=7`."""
+    *before, last = _sides(text)
+    values = [value for side in before if (value := parse_quantity(side)) is not None]
+    return any(map(_MULTIPLE.fullmatch, before)) or any(value != parse_quantity(last) for value in values)
 
 
 def _is_equation(text: str) -> bool:

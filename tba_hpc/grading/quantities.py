@@ -9,7 +9,8 @@ from tba_hpc.grading.numbers import LONGEST, parse_number
 
 _MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _ATTACHED = (
-    "mm|cm|km|mg|kg|ml|mL|ft|in|yd|mi|lbs?|oz|mph|kph|hrs?|mins?|secs?|st|nd|rd|th|m|g|s|h|l|L|cents?|hours?|minutes?"
+    "mm|cm|km|mg|kg|ml|mL|ft|in|yd|mi|lbs?|oz|mph|kph|hrs?|mins?|secs?|st|nd|rd|th|m|g|s|h|l|L"
+    "|cents?|hours?|minutes?|am|pm"
 )
 """Units that may stand right behind a number; other letters there are variables."""
 _POWER = r"(?:\^?\{?[23]\}?)?"

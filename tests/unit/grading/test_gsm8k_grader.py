@@ -77,6 +77,7 @@ RIGHT = [
     ("#### 50 percent", "50"),
     ("#### 72 clips in April and May.", "72"),
     ("#### 72km", "72"),
+    ("#### 6pm", "6"),
     ("#### 60 km/h", "60"),
     ("#### 72\\text{ clips}", "72"),
     ("#### 5 million", "5000000"),
@@ -120,6 +121,7 @@ RIGHT = [
     ("#### 1.5 × 10^3", "1500"),
 ]
 WRONG = [
+    ("72\n#### None", "72"),
     # words that make another number of it
     ("The answer is not 72.", "72"),
     ("The answer is half of 72", "72"),
