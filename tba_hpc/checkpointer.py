@@ -112,12 +112,11 @@ class Checkpointer:
 
     def _copy(self, steps: int) -> Callable[[Path], None]:
         """Copies all that training goes on to change. What it returns writes it into a folder."""
-        version = self._reference.version if self._reference else 0
-        own = {"save_seconds": self._save_seconds, "reference_version": version}
-        state = self._describe(steps).model_copy(update=own)
+        state = self._describe(steps).model_copy(update={"save_seconds": self._save_seconds})
         config_yaml = to_yaml(self._config)
         tensors = {name: tensor.to("cpu", copy=True) for name, tensor in self._engine.state().items()}
-        reference = self._reference.copied_state() if self._reference and version else None
+        reference = self._reference if state.reference_version else None
+        reference_weights = reference.copied_state() if reference else {}
         replay = self._snapshot = self._buffer.snapshot()
 
         def fill(folder: Path) -> None:
@@ -125,8 +124,7 @@ class Checkpointer:
             checkpoint.write_state(state, config_yaml, tensors)
             self._engine.save_pretrained(checkpoint.policy, self._tokenizer, tensors)
             if reference:
-                model, weights = reference
-                model.save_pretrained(checkpoint.reference, state_dict=weights)
+                reference.save_pretrained(checkpoint.reference, reference_weights)
             replay.write(checkpoint.replay)
             self._check_not_superseded()
 

@@ -52,8 +52,8 @@ class Intake:
         self._buffer = buffer
         self._sync = -1
         self._reference_version = reference_version
-        drops = config.reference.stale == "drop"
-        self._usable = len(buffer) if drops else arrived.trajectories  # of the reference, if others are left out
+        self._drops = config.reference.stale == "drop"
+        self._usable = len(buffer) if self._drops else arrived.trajectories  # of the reference, if others are left out
         self.arrived = arrived
         self.last: Arrival | None = None
         """The latest round's arrival, whose headers tell how the searchers are doing."""
@@ -75,7 +75,7 @@ class Intake:
         """The reference policy is now that of optimizer step `version`. If the configuration says so, what an earlier
         one has scored is dropped, and left out where it arrives later."""
         self._reference_version = version
-        if self._config.reference.stale == "drop":
+        if self._drops:
             self._buffer.clear()
             self._usable = 0
 
@@ -115,7 +115,7 @@ class Intake:
         self.arrived.trajectories += len(batch)
 
     def _add(self, batch: TrajectoryBatch, arrival: int) -> None:
-        if self._config.reference.stale == "drop":
+        if self._drops:
             batch = batch.select(np.flatnonzero(batch.rows["reference_version"] == self._reference_version))
         self._usable += len(batch)
         self.arrived.duplicates += self._buffer.add(batch, arrival).duplicates
@@ -163,7 +163,7 @@ class LockstepIntake(Intake):
         self._shares = [config.lockstep_queries(i, n) * samples for i in range(n)]
         self._per_step = config.trainer.queries_per_batch * samples
         self._first_step = first_step
-        self._held = [TrajectoryBatch.empty() for _ in arrived.prompts]
+        self._held: list[list[TrajectoryBatch]] = [[] for _ in arrived.prompts]
         self._fresh = TrajectoryBatch.empty()
 
     def prepare(self, step: int, give_up: Callable[[], bool] = _wait_on) -> float | None:
@@ -190,20 +190,21 @@ class LockstepIntake(Intake):
         if not self._wait_until(self._is_complete, what, give_up):
             return None
         waited = time.monotonic() - started
-        by_searcher = [held.select(np.arange(share)) for held, share in zip(self._held, self._shares, strict=True)]
-        self._held = [
-            held.select(np.arange(share, len(held))) for held, share in zip(self._held, self._shares, strict=True)
+        whole = [
+            (TrajectoryBatch.concatenate(held), share) for held, share in zip(self._held, self._shares, strict=True)
         ]
+        by_searcher = [held.select(np.arange(share)) for held, share in whole]
+        self._held = [[held.select(np.arange(share, len(held)))] for held, share in whole]
         self._fresh = TrajectoryBatch.concatenate(by_searcher)
         assert np.all(self._fresh.rows["policy_version"] == version), "searchers answer each query in its turn"
         self._count(by_searcher, self._fresh, step)
         return waited
 
     def _is_complete(self) -> bool:
-        return all(len(held) >= share for held, share in zip(self._held, self._shares, strict=True))
+        return all(sum(map(len, held)) >= share for held, share in zip(self._held, self._shares, strict=True))
 
     def _take(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:
             self.last = arrival
-            pairs = zip(self._held, arrival.batches, strict=True)
-            self._held = [TrajectoryBatch.concatenate([held, batch]) for held, batch in pairs]
+            for held, batch in zip(self._held, arrival.batches, strict=True):
+                held.append(batch)

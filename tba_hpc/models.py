@@ -153,6 +153,13 @@ def fresh_llama(init: dict[str, Any], tokenizer: PreTrainedTokenizerBase, seed: 
     return model
 
 
+def recompute_activations(model: PreTrainedModel) -> None:
+    """Has the backward pass compute activations again rather than keep them. Takes effect in training mode only."""
+    model.gradient_checkpointing_enable(  # type: ignore[no-untyped-call]
+        gradient_checkpointing_kwargs={"use_reentrant": False}
+    )
+
+
 @torch.no_grad()
 def load_weights(model: PreTrainedModel, weights: Iterable[tuple[str, Tensor]]) -> None:
     """Copies `weights`, which must be all of `model.named_parameters()`, each once: of parameters tied together only

@@ -27,10 +27,10 @@ def check_inputs(config: RunConfig, task: Task[Any], n_searchers: int) -> None:
     size = task.size("train")
     PromptOrder.of(size, config.seed).share(0, n_searchers)
     limit, evaluation = config.rollout.max_prompt_tokens, config.evaluation
-    _check_prompts(task, tokenizer, "train", size, limit)
+    check_prompts(task, tokenizer, "train", size, limit)
     if evaluation.problems:
         n_problems = number_of_problems(task, evaluation.split, evaluation.problems)
-        _check_prompts(task, tokenizer, evaluation.split, n_problems, limit)
+        check_prompts(task, tokenizer, evaluation.split, n_problems, limit)
 
 
 def _check_positions(path: str, rollout: RolloutConfig) -> None:
@@ -42,7 +42,8 @@ def _check_positions(path: str, rollout: RolloutConfig) -> None:
         )
 
 
-def _check_prompts(task: Task[Any], tokenizer: PreTrainedTokenizerBase, split: Split, n: int, limit: int) -> None:
+def check_prompts(task: Task[Any], tokenizer: PreTrainedTokenizerBase, split: Split, n: int, limit: int) -> None:
+    """Raises `ConfigError` if one of the first `n` prompts of a split has more than `limit` tokens, or none."""
     for start in range(0, n, _PROMPTS_AT_A_TIME):
         prompts = [task.prompt(split, i) for i in range(start, min(start + _PROMPTS_AT_A_TIME, n))]
         try:

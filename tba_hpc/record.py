@@ -7,14 +7,17 @@ import time
 from tba_hpc.accuracy import Accuracy
 from tba_hpc.checkpoint import CheckpointState
 from tba_hpc.intake import Arrived
+from tba_hpc.reference import ReferencePolicy
 
 
 class RunRecord:
     """Goes on from the state in which an attempt began. Time counts from when this is made."""
 
-    def __init__(self, start: CheckpointState, arrived: Arrived) -> None:
+    def __init__(self, start: CheckpointState, arrived: Arrived, reference: ReferencePolicy | None) -> None:
+        """`reference`: π_ref, if it moves."""
         self._start = start
         self._arrived = arrived
+        self._reference = reference
         self._began = time.monotonic()
         self._train_began: float | None = None
         self.accuracy_before: Accuracy | None = start.accuracy_before
@@ -30,7 +33,7 @@ class RunRecord:
         trained = 0.0 if self._train_began is None else now - self._train_began
         return CheckpointState(
             step=steps,
-            reference_version=start.reference_version,
+            reference_version=self._reference.version if self._reference else start.reference_version,
             prompts=start.prompts.model_copy(update={"taken": tuple(arrived.prompts.tolist())}),
             received=arrived.trajectories,
             duplicates=arrived.duplicates,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -70,6 +71,11 @@ class ReferencePolicy:
     def named_parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
         return self._model.named_parameters()
 
-    def copied_state(self) -> tuple[PreTrainedModel, dict[str, torch.Tensor]]:
-        """The model, and a copy of its weights on the CPU with which its `save_pretrained` writes it as it is now."""
-        return self._model, copied_state(self._model)
+    def copied_state(self) -> dict[str, torch.Tensor]:
+        """Its weights as they are now, in CPU memory of their own, for `save_pretrained`."""
+        return copied_state(self._model)
+
+    def save_pretrained(self, path: Path, state: Mapping[str, torch.Tensor]) -> None:
+        """Writes it with the weights of `state` in Hugging Face format; with a copy, another thread may move it
+        meanwhile."""
+        self._model.save_pretrained(path, state_dict=dict(state))

@@ -122,7 +122,7 @@ def _make_parts(start: Start, world: World) -> _Parts:
         exchange=exchange,
         intake=intake,
         state=state,
-        record=RunRecord(state, arrived),
+        record=RunRecord(state, arrived, reference),
         attempt=start.attempt,
     )
 

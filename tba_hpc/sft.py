@@ -17,12 +17,20 @@ from tba_hpc.config import ModelConfig
 from tba_hpc.demonstrations import demonstrations
 from tba_hpc.evaluator import EvaluationResult, evaluate, number_of_problems
 from tba_hpc.metrics import MetricsWriter
-from tba_hpc.models import Sequences, fresh_llama, load_policy, load_tokenizer, room_for_prompt, token_logprobs
+from tba_hpc.models import (
+    Sequences,
+    fresh_llama,
+    load_policy,
+    load_tokenizer,
+    recompute_activations,
+    room_for_prompt,
+    token_logprobs,
+)
 from tba_hpc.optim.micro_batches import plan
 from tba_hpc.optim.parameters import TrainedParameters
+from tba_hpc.preflight import check_prompts
 from tba_hpc.progress import Columns
 from tba_hpc.rollout.hf import HFEngine
-from tba_hpc.rollout.text import encode_prompts
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError
 from tba_hpc.sft_config import SftConfig
@@ -113,9 +121,8 @@ def _check_evaluation(setup: _Setup) -> None:
     a prompt that is too long."""
     settings = setup.config.evaluation
     if settings.problems:
-        indices = range(number_of_problems(setup.task, settings.split, settings.problems))
-        prompts = [setup.task.prompt(settings.split, index) for index in indices]
-        encode_prompts(setup.tokenizer, prompts, setup.max_prompt_tokens)
+        n_problems = number_of_problems(setup.task, settings.split, settings.problems)
+        check_prompts(setup.task, setup.tokenizer, settings.split, n_problems, setup.max_prompt_tokens)
 
 
 def _train(
@@ -154,17 +161,14 @@ class _Learner:
         model_config, self._training = setup.config.model, setup.config.training
         self._recomputes = model_config is not None and model_config.gradient_checkpointing
         if self._recomputes:
-            setup.model.gradient_checkpointing_enable(  # type: ignore[no-untyped-call]
-                gradient_checkpointing_kwargs={"use_reentrant": False}
-            )
+            recompute_activations(setup.model)
         self._setup = setup
         self._parameters = TrainedParameters(setup.model)
         self._optimizer = torch.optim.AdamW(self._parameters.named().values(), weight_decay=self._training.weight_decay)
 
     def step(self, batch: TrajectoryBatch, learning_rate: float) -> dict[str, float]:
         """One optimizer step on the mean cross-entropy of the solutions' tokens."""
-        # transformers recomputes in training mode only, and an evaluation leaves the model in the other; nothing else
-        # depends on the mode.
+        # An evaluation leaves the model in evaluation mode, in which nothing is recomputed; nothing else depends on it.
         self._setup.model.train(self._recomputes)
         self._parameters.zero_gradients()
         loss = self._backward(batch)

@@ -8,13 +8,12 @@ were right, over optimizer steps and over seconds, and the held-out accuracy bef
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
-from recipe_runs import RecipeRun, parser, print_summary, run_seeds
+from recipe_runs import RecipeRun, lines_of, parser, print_summary, run_seeds
 
 SMOOTHING = 9
 """Steps that a point of a curve is the mean of."""
@@ -23,8 +22,7 @@ SMOOTHING = 9
 def rollout_accuracy(run_dir: Path) -> tuple[list[int], list[float], list[float]]:
     """Optimizer steps, seconds since the first of them, and the accuracy of the responses sampled meanwhile; of those
     steps in which responses arrived."""
-    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-    lines = [line for line in lines if line.get("rollout/accuracy") is not None]
+    lines = [line for line in lines_of(run_dir / "metrics.jsonl") if line.get("rollout/accuracy") is not None]
     return (
         [line["step"] for line in lines],
         [line["time"] - lines[0]["time"] for line in lines],

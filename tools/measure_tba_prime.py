@@ -16,7 +16,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
-from recipe_runs import RecipeRun, parser, run_seeds
+from recipe_runs import RecipeRun, lines_of, parser, run_seeds
 
 CONFIG = "configs/arithmetic_tba_prime.yaml"
 WITHOUT = "reference.reset_every=null"
@@ -25,10 +25,6 @@ VARIANTS = {
     "no_resets": [WITHOUT],
     "no_resets_small_beta": [WITHOUT, "objective.beta.value=0.005"],
 }
-
-
-def lines_of(file: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 def held_out(run: RecipeRun) -> tuple[list[float], list[float]]:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from recipe_runs import lines_of
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
@@ -123,7 +124,7 @@ class Findings:
     def __init__(self, model: Path, warm_up: Path, config: RunConfig) -> None:
         self._model, self._warm_up, self._config = model, warm_up, config
         self._run_dir = RunDir(config.run_dir)
-        self._metrics = [json.loads(line) for line in self._run_dir.metrics.read_text().splitlines()]
+        self._metrics = lines_of(self._run_dir.metrics)
         self._tokenizer = load_tokenizer(config.model.path)
         checkpoints = [verify_checkpoint(path) for path in list_checkpoints(self._run_dir.checkpoints)]
         self._held = held_in(max(checkpoints, key=lambda checkpoint: checkpoint.state().step), config)
@@ -153,8 +154,7 @@ class Findings:
 
     def _not_finite(self) -> Result:
         """Names of metrics, over all steps of both runs, each of which there has to be."""
-        warm_up = [json.loads(line) for line in RunDir(self._warm_up).metrics.read_text().splitlines()]
-        lines = [*warm_up, *self._metrics]
+        lines = [*lines_of(RunDir(self._warm_up).metrics), *self._metrics]
         bad = sorted({name for line in lines for name, value in line.items() if not math.isfinite(value)})
         complete = [line["step"] for line in self._metrics] == list(range(1, self._config.trainer.steps + 1))
         return not bad and complete, bad

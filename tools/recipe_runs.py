@@ -26,6 +26,11 @@ class RecipeRun:
         return 100 * (self.report["accuracy_after"] - self.report["accuracy_before"])
 
 
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines."""
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
 def parser(description: str | None, folder: str) -> argparse.ArgumentParser:
     """The arguments that all have, `folder` the default for where runs go; read by `parse_intermixed_args`."""
     result = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

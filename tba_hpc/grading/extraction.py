@@ -38,13 +38,13 @@ def without_tags(text: str) -> str:
 def last_marked(text: str) -> str | None:
     """The line behind the last `####`, or the next one where that is blank; None without any."""
     start = text.rfind("####")
-    return None if start < 0 else _without_half_of_bold(_first_line(text[start + 4 :]))
+    return None if start < 0 else _first_line(text[start + 4 :])
 
 
 def last_tagged(text: str) -> str | None:
     """What the last `<answer>` holds; None without any."""
-    starts = list(_OPEN_ANSWER.finditer(text))
-    return text[starts[-1].end() :].partition("</")[0] if starts else None
+    behind = _behind_last(_OPEN_ANSWER, text)
+    return None if behind is None else behind.partition("</")[0]
 
 
 def last_box(text: str) -> str | None:
@@ -70,21 +70,20 @@ def last_box(text: str) -> str | None:
 
 def last_announced(text: str) -> str | None:
     """The rest of the sentence behind the last `answer is` or `Answer:`; None without any."""
-    starts = list(_WRAPPER.finditer(text))
-    if not starts:
-        return None
-    line = _without_half_of_bold(_first_line(text[starts[-1].end() :]))
-    return _SENTENCE_END.split(line, maxsplit=1)[0]
+    behind = _behind_last(_WRAPPER, text)
+    return None if behind is None else _SENTENCE_END.split(_first_line(behind), maxsplit=1)[0]
 
 
-def _without_half_of_bold(line: str) -> str:
-    """Of bold around more than the answer, as in `**Final Answer: 18**`, only the second mark is in its line."""
-    bare = line.rstrip().rstrip("*_")
-    mark = line.rstrip()[len(bare) :]
-    return bare if mark and mark not in bare else line
+def _behind_last(pattern: re.Pattern[str], text: str) -> str | None:
+    """What follows the last match; None without any."""
+    ends = [match.end() for match in pattern.finditer(text)]
+    return text[ends[-1] :] if ends else None
 
 
 def _first_line(text: str) -> str:
-    """That is not blank."""
+    """That is not blank. Of bold that began before it, as in `**Final Answer: 18**`, the second mark is left out."""
     lines = text.lstrip().splitlines()
-    return lines[0] if lines else ""
+    line = lines[0] if lines else ""
+    bare = line.rstrip().rstrip("*_")
+    mark = line.rstrip()[len(bare) :]
+    return bare if mark and mark not in bare else line

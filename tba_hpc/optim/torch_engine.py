@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tba_hpc.config import ModelConfig, TrainerConfig
+from tba_hpc.models import recompute_activations
 from tba_hpc.objectives.base import Objective
 from tba_hpc.optim.batch_loss import BatchLoss
 from tba_hpc.optim.parameters import TrainedParameters
@@ -44,10 +45,8 @@ class TorchEngine:
         if model.dtype == torch.float16:
             raise ValueError("model.dtype = float16 cannot be trained without loss scaling: use bfloat16 or float32")
         if model_config.gradient_checkpointing:
-            model.gradient_checkpointing_enable(  # type: ignore[no-untyped-call]
-                gradient_checkpointing_kwargs={"use_reentrant": False}
-            )
-            model.train()  # transformers checkpoints in training mode only
+            recompute_activations(model)
+            model.train()
         self._model, self._device, self._all_reduce = model, device, all_reduce
         self._max_grad_norm = trainer.max_grad_norm
         self._batch_loss = BatchLoss(

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from attempts import planned
 from held import SEED, check_nothing_lost_or_doubled, held_in, prompts_by_searcher
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -55,15 +56,7 @@ RUNS = {
 def runs(run_mpi, tiny_run, tmp_path_factory):
     """The run_dir of each run."""
     folder = tmp_path_factory.mktemp("resume")
-    plan = [
-        {"ranks": ranks, "run_dir": str(folder / name), "overrides": [*COMMON, *overrides], "resume": "auto", **how}
-        for name, attempts in RUNS.items()
-        for ranks, overrides, how in attempts
-    ]
-    for attempt in plan:
-        if attempt["resume"] != "auto":
-            attempt["resume"] = f"{attempt['run_dir']}/{attempt['resume']}"
-    job = run_mpi("several_runs", 4, tiny_run, json.dumps(plan), seconds=280)
+    job = run_mpi("several_runs", 4, tiny_run, json.dumps(planned(RUNS, folder, COMMON)), seconds=280)
     assert job.code == 0, job.output
     return {name: folder / name for name in RUNS}
 

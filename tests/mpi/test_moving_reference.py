@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from attempts import planned
 from written import metrics, weights
 
 from tba_hpc.checkpoint import list_checkpoints, verify_checkpoint
@@ -30,6 +31,7 @@ RUNS = {
     "two trainers": [(4, [*MOVING, "distributed.trainers=2"], {})],
     "drop": [(3, DROP, {})],
     "lag": [(4, [*LAG, *BOUNDS], {})],
+    "evaluated": [(3, [*LAG, "trainer.steps=14"], {})],
     "lag, broken": [(3, LAG, {"leave_after": 6}), (4, LAG, {})],
 }
 
@@ -38,12 +40,7 @@ RUNS = {
 def runs(run_mpi, tiny_run, tmp_path_factory):
     """The run_dir of each run."""
     folder = tmp_path_factory.mktemp("moving")
-    plan = [
-        {"ranks": ranks, "run_dir": str(folder / name), "overrides": [*COMMON, *overrides], "resume": "auto", **how}
-        for name, attempts in RUNS.items()
-        for ranks, overrides, how in attempts
-    ]
-    job = run_mpi("several_runs", 4, tiny_run, json.dumps(plan), seconds=280)
+    job = run_mpi("several_runs", 4, tiny_run, json.dumps(planned(RUNS, folder, COMMON)), seconds=280)
     assert job.code == 0, job.output
     return {name: folder / name for name in RUNS}
 
@@ -53,7 +50,7 @@ def evaluations(run_dir):
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-@pytest.mark.parametrize("name", [name for name in RUNS if name != "fixed"])
+@pytest.mark.parametrize("name", [name for name in RUNS if name not in ("fixed", "evaluated")])
 def test_right_after_a_reset_the_loss_sees_no_difference_between_policy_and_reference(runs, name):
     """They are the same then, whoever sampled the batch and scored it at first: any older log π_ref would show."""
     ratios = {line["step"]: abs(line["objective/log_ratio"]) for line in metrics(runs[name])}
@@ -102,9 +99,10 @@ def test_with_a_fixed_lag_every_batch_is_exactly_so_stale(runs):
 
 
 def test_searchers_evaluate_the_weights_of_the_steps_that_are_due(runs):
-    """An asynchronous run of a few steps may be over before they are done."""
+    """A run may be over before the last ones are done. In lockstep one is done before newer weights are in use, for
+    which the trainer waits at the sync after that."""
     for name in ("lag", "asynchronous"):
         found = evaluations(runs[name])
         assert {line["step"] for line in found} <= {4, 8}
         assert all(line["problems"] == 8 and 0 <= line["accuracy"] <= 1 for line in found)
-    assert [(line["step"], line["late"]) for line in evaluations(runs["lag"])] == [(4, 0), (8, 0)]
+    assert [(line["step"], line["late"]) for line in evaluations(runs["evaluated"])][:2] == [(4, 0), (8, 0)]

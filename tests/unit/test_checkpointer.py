@@ -57,7 +57,8 @@ def make(tmp_path):
         engine, buffer = Engine(), Buffer()
         new = CheckpointState.of_new_run(PromptState.of(PromptOrder.of(9, 0), [0]))
         first = new.model_copy(update={"step": first_step, "save_seconds": 2.5})
-        describe = lambda step: new.model_copy(update={"step": step})  # noqa: E731
+        version = lambda: reference.version if reference else 0  # noqa: E731
+        describe = lambda step: new.model_copy(update={"step": step, "reference_version": version()})  # noqa: E731
         subject = Checkpointer(config, tmp_path, engine, None, buffer, describe, first, reference, is_superseded)
         return subject, engine, buffer
 
@@ -229,7 +230,7 @@ def test_old_checkpoints_go(make, tmp_path):
 
 
 class Reference:
-    """Whose model writes its weights into a file."""
+    """Writes its weights into a file."""
 
     version = 3
 
@@ -237,11 +238,11 @@ class Reference:
         self.weight = torch.ones(2)
 
     def copied_state(self):
-        return self, {"a": self.weight.clone()}
+        return {"a": self.weight.clone()}
 
-    def save_pretrained(self, path: Path, state_dict) -> None:
+    def save_pretrained(self, path: Path, state) -> None:
         path.mkdir()
-        (path / "model").write_text(str(state_dict["a"].tolist()))
+        (path / "model").write_text(str(state["a"].tolist()))
 
 
 def test_a_reference_that_has_moved_is_saved_as_it_was(make, tmp_path):

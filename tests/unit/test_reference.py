@@ -87,10 +87,10 @@ def test_weights_of_another_model_are_refused(reference, model):
 
 
 def test_what_is_copied_for_a_checkpoint_does_not_change_with_the_next_reset(reference, model, tmp_path):
-    kept, weights = reference.copied_state()
+    weights = reference.copied_state()
     batch = batch_of(0, 0, 0, 0)
     before = reference.score(batch).reference_logprobs
     reference.reset([(name, torch.zeros_like(p)) for name, p in model.named_parameters()], 2)
-    kept.save_pretrained(tmp_path / "saved", state_dict=weights)
+    reference.save_pretrained(tmp_path / "saved", weights)
     saved = load_policy(str(tmp_path / "saved"), ModelConfig(path="saved"), CPU)
     assert ReferencePolicy(saved, 0, 1.0, 1024, 16).score(batch).reference_logprobs.tolist() == before.tolist()
