@@ -12,11 +12,12 @@ from pathlib import Path
 from transformers import PreTrainedTokenizerBase
 
 from tba_hpc.checkpoint import Checkpoint, CheckpointState, remove_old, write_checkpoint
-from tba_hpc.config import RunConfig, to_yaml
+from tba_hpc.config import RunConfig
 from tba_hpc.optim.engine import OptimEngine
 from tba_hpc.reference import ReferencePolicy
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.replay.snapshot import ReplaySnapshot
+from tba_hpc.settings import to_yaml
 
 logger = logging.getLogger(__name__)
 

@@ -152,7 +152,7 @@ def submit_run(
 @app.command()
 def sft(config: ConfigFile, overrides: Overrides = None) -> None:
     """Supervised fine-tuning: the warm-up that reinforcement learning starts from."""
-    from tba_hpc.sft_config import load_sft_config
+    from tba_hpc.config import load_sft_config
 
     settings = load_sft_config(config, overrides or [])
     from tba_hpc.progress import ProgressDisplay

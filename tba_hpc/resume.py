@@ -17,10 +17,10 @@ from tba_hpc.checkpoint import (
     set_aside_newer,
     verify_checkpoint,
 )
-from tba_hpc.config import RunConfig, to_yaml
+from tba_hpc.config import RunConfig
 from tba_hpc.prompts import PromptOrder
 from tba_hpc.run_dir import RunDir
-from tba_hpc.settings import ConfigError, PositiveInt, Settings, read_yaml, validate
+from tba_hpc.settings import ConfigError, PositiveInt, Settings, read_yaml, to_yaml, validate
 
 AUTO = "auto"
 """Go on from the newest checkpoint of the run, if there is one."""

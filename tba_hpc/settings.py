@@ -136,3 +136,8 @@ def _with(values: Any, path: list[str], value: Any, key: str) -> dict[str, Any]:
         raise ConfigError(f"override {key}: {values!r} is a single value and has no settings below it")
     head, *rest = path
     return {**values, head: _with(values.get(head) or {}, rest, value, key) if rest else value}
+
+
+def to_yaml(settings: Settings) -> str:
+    """The resolved configuration, every default written out, as YAML that loads again."""
+    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

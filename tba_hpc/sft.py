@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from tba_hpc.config import ModelConfig
+from tba_hpc.config import ModelConfig, SftConfig
 from tba_hpc.demonstrations import demonstrations
 from tba_hpc.evaluator import EvaluationResult, evaluate, number_of_problems
 from tba_hpc.metrics import MetricsWriter
@@ -33,7 +33,6 @@ from tba_hpc.progress import Columns
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError
-from tba_hpc.sft_config import SftConfig
 from tba_hpc.tasks import make_task
 from tba_hpc.tasks.base import Task
 from tba_hpc.trajectory import TrajectoryBatch

@@ -6,9 +6,8 @@ import pytest
 import yaml
 from tiny import tiny_settings
 
-from tba_hpc.config import RunConfig, load_run_config, to_yaml
-from tba_hpc.settings import ConfigError, validate
-from tba_hpc.sft_config import SftConfig, load_sft_config
+from tba_hpc.config import RunConfig, SftConfig, load_run_config, load_sft_config
+from tba_hpc.settings import ConfigError, to_yaml, validate
 
 
 def settings_with(**changes):

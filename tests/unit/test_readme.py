@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tba_hpc.config import load_run_config
-from tba_hpc.sft_config import load_sft_config
+from tba_hpc.config import load_run_config, load_sft_config
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tba_hpc.config import RunConfig, load_run_config
-from tba_hpc.sft_config import SftConfig, load_sft_config
+from tba_hpc.config import RunConfig, SftConfig, load_run_config, load_sft_config
 from tba_hpc.tasks import make_task
 from tba_hpc.trajectory import Message
 

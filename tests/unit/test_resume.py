@@ -7,11 +7,11 @@ from tiny import tiny_settings
 
 from tba_hpc.checkpoint import Checkpoint as Saved
 from tba_hpc.checkpoint import CheckpointState, PromptState, write_checkpoint
-from tba_hpc.config import RunConfig, to_yaml
+from tba_hpc.config import RunConfig
 from tba_hpc.prompts import PromptOrder
 from tba_hpc.resume import AUTO, _check_compatible, prepare_start
 from tba_hpc.run_dir import RunDir
-from tba_hpc.settings import ConfigError, read_yaml, validate
+from tba_hpc.settings import ConfigError, read_yaml, to_yaml, validate
 
 SIZE = 40
 PROMPTS = PromptState.of(PromptOrder.of(SIZE, 3), [4, 8, 5])

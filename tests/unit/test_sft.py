@@ -6,13 +6,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tba_hpc.config import EvaluationConfig, ModelConfig, TaskConfig
+from tba_hpc.config import EvaluationConfig, ModelConfig, SftConfig, TaskConfig, load_sft_config
 from tba_hpc.evaluator import evaluate
 from tba_hpc.models import load_policy, load_tokenizer, token_logprobs
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.settings import ConfigError
 from tba_hpc.sft import run_sft
-from tba_hpc.sft_config import SftConfig, load_sft_config
 from tba_hpc.tasks import make_task
 
 CONFIGS = Path(__file__).parents[2] / "configs"

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tba_hpc.config import TaskConfig, load_run_config
+from tba_hpc.config import TaskConfig, load_run_config, load_sft_config
 from tba_hpc.grading.countdown import grade_countdown
 from tba_hpc.settings import ConfigError
-from tba_hpc.sft_config import load_sft_config
 from tba_hpc.tasks import make_task
 from tba_hpc.tasks.countdown import CHARACTERS, Countdown
 from tba_hpc.tasks.countdown_problems import DrawnProblems, draw, expressions, solution

@@ -7,7 +7,9 @@ from typing import Any
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from tba_hpc.config import EvaluationConfig, GradNorm, ModelConfig, TaskConfig, checked, learning_rate_problem
+from tba_hpc.config.checks import GradNorm, checked, learning_rate_problem
+from tba_hpc.config.operation import EvaluationConfig
+from tba_hpc.config.policy import ModelConfig, TaskConfig
 from tba_hpc.schedules import LearningRateSchedule
 from tba_hpc.settings import Integer, PositiveInt, Settings, apply_overrides, read_yaml, validate
 
