@@ -193,6 +193,7 @@ def evaluate_checkpoint(
     max_response_tokens: Annotated[
         int | None, typer.Option(help="Default: 512, or half of the model's positions if that is less.")
     ] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="A text that ends a response. Repeatable.")] = None,
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
     samples: Annotated[int, typer.Option(help="Sample so many responses to each problem, too.")] = 0,
     temperature: Annotated[float | None, typer.Option(help="Of the samples. Default: 1.")] = None,
@@ -222,6 +223,7 @@ def evaluate_checkpoint(
         "problems": problems,
         "batch_size": batch_size,
         "max_response_tokens": max_response_tokens,
+        "stop": stop or [],
         "dtype": dtype,
         "samples": samples,
         "temperature": temperature,

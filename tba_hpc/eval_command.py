@@ -15,10 +15,11 @@ from pydantic import Field, NonNegativeFloat, model_validator
 from rich.console import Console
 from transformers import PretrainedConfig
 
-from tba_hpc.config import ModelConfig, TaskConfig
+from tba_hpc.config import ModelConfig, StopTexts, TaskConfig
 from tba_hpc.evaluator import EvaluationRecord, answer_problems, number_of_problems
 from tba_hpc.models import load_model_config, load_policy, load_tokenizer, room_for_prompt
 from tba_hpc.progress import Columns, ProgressDisplay
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.engine import SamplingParams
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.settings import ConfigError, Integer, PositiveInt, Settings
@@ -40,6 +41,7 @@ class EvalOptions(Settings):
     problems: Integer = Field(ge=0)
     batch_size: PositiveInt
     max_response_tokens: PositiveInt | None
+    stop: StopTexts
     dtype: Literal["float32", "bfloat16"]
     samples: Integer = Field(ge=0)
     temperature: NonNegativeFloat | None
@@ -91,7 +93,7 @@ def run_eval(options: EvalOptions, console: Console, progress: Console) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = load_policy(options.checkpoint, ModelConfig(path=options.checkpoint, dtype=options.dtype), device)
     records = answer_problems(
-        HFEngine(model, tokenizer.eos_token_id),
+        HFEngine(model, ResponseEnd.of(model, tokenizer, options.stop)),
         task,
         tokenizer,
         options.split,
@@ -144,7 +146,7 @@ def _tally(records: Iterator[EvaluationRecord], ks: Sequence[int], display: Prog
 
 def _show(options: EvalOptions, max_tokens: int, summary: Summary, console: Console) -> None:
     if options.as_json:
-        asked = options.model_dump(mode="json", include={"checkpoint", "split", "samples", "seed", "dtype"})
+        asked = options.model_dump(mode="json", include={"checkpoint", "split", "stop", "samples", "seed", "dtype"})
         drawn = options.sampling(max_tokens)
         asked |= {"task": options.task.name, "max_response_tokens": max_tokens}
         asked |= {"temperature": drawn.temperature, "top_p": drawn.top_p} if drawn else {}

@@ -3,12 +3,15 @@ that went. Here the shares are put together."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tba_hpc.accuracy import Accuracy
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,22 @@ class Evaluation:
 
 class Evaluations:
     """Goes by the headers of all searchers, round after round. One that some searcher passed over, as the next was due
-    already, never becomes complete and is forgotten."""
+    already, never becomes complete and is given up, with a warning."""
 
     def __init__(self) -> None:
+        self._asked: list[int] = []
         self._parts: dict[int, dict[int, np.void]] = {}
         self._last = 0
+
+    def ask(self, step: int) -> None:
+        """Takes note that the searchers have been asked for one with the weights of optimizer step `step`."""
+        self._asked.append(step)
+
+    def give_up(self) -> None:
+        """Warns of those that have not become complete, as the run ends."""
+        for step in self._asked:
+            logger.warning("the evaluation of step %d was not finished when the run ended", step)
+        self._asked.clear()
 
     def update(self, headers: NDArray[np.void]) -> list[Evaluation]:
         """Those that are complete with `headers [n]` of `round.HEADER`, in the order of their steps."""
@@ -50,6 +64,9 @@ class Evaluations:
         found = [_joined(due, list(self._parts[due].values())) for due in complete]
         if complete:
             self._last = complete[-1]
+            for step in [step for step in self._asked if step < self._last and step not in complete]:
+                logger.warning("the evaluation of step %d was passed over, as the next one was due already", step)
+            self._asked = [step for step in self._asked if step > self._last]
             self._parts = {due: parts for due, parts in self._parts.items() if due > self._last}
         return found
 

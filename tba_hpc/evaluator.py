@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from tba_hpc.accuracy import Accuracy
 from tba_hpc.config import EvaluationConfig
 from tba_hpc.rollout.engine import Rollout, RolloutEngine, SamplingParams
-from tba_hpc.rollout.text import decode_responses, encode_prompts
+from tba_hpc.rollout.text import encode_prompts
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks.base import Score, Split, Task
 from tba_hpc.trajectory import Message, Prompt
@@ -126,7 +126,7 @@ def answer_problems(
     greedy = SamplingParams(samples=1, max_tokens=max_response_tokens, temperature=0.0)
     prompts = [task.prompt(split, index) for index in indices]
     tokens = encode_prompts(tokenizer, prompts, max_prompt_tokens)
-    examiner = _Examiner(engine, task, tokenizer, batch_size, should_stop)
+    examiner = _Examiner(engine, task, batch_size, should_stop)
     for batch in _slices(len(prompts), batch_size):
         records = [
             EvaluationRecord(prompt.id, prompt.text, prompt.messages, prompt.answer, only)
@@ -144,7 +144,6 @@ class _Examiner:
 
     engine: RolloutEngine
     task: Task[Any]
-    tokenizer: PreTrainedTokenizerBase
     batch_size: int
     """Most sequences in flight."""
     should_stop: Callable[[], bool]
@@ -183,10 +182,8 @@ class _Examiner:
     ) -> list[tuple[GradedResponse, ...]]:
         rollouts = [rollout for group in groups for rollout in group]
         asked = [prompt for prompt, group in zip(prompts, groups, strict=True) for _ in group]
-        texts = decode_responses(self.tokenizer, rollouts)
-        scores = self.task.score(asked, texts)
-        if len(scores) != len(texts):
-            raise ValueError(f"task {type(self.task).__name__} scored {len(scores)} of {len(texts)} responses")
+        texts = self.engine.ending.texts([rollout.tokens for rollout in rollouts])
+        scores = self.task.checked_scores(asked, texts)
         graded = iter([_graded(*one) for one in zip(texts, rollouts, scores, strict=True)])
         return [tuple(next(graded) for _ in group) for group in groups]
 

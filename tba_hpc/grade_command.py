@@ -34,10 +34,7 @@ def grade_lines(task: Task[Any], source: io.BufferedIOBase, sink: BinaryIO) -> N
             problems.append(problem)
             responses.append(response)
         if responses:
-            scores = task.score(problems, responses)
-            if len(scores) != len(responses):
-                raise ConfigError(f"task {type(task).__name__} scored {len(scores)} of {len(responses)} responses")
-            sink.write(b"".join(map(_result, scores)))
+            sink.write(b"".join(map(_result, task.checked_scores(problems, responses))))
             sink.flush()
         if mistake is not None:
             raise mistake

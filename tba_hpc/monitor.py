@@ -89,14 +89,23 @@ class Monitor:
             "trainer/sync_seconds": report.sync_seconds,
         }
         self._writer.scalars(done, metrics)
-        self.write_evaluations()
+        self._write_evaluations()
         if done % self._config.histograms_every == 0:
             self._writer.histogram(done, "staleness", staleness(report.step, report.batch))
         if done % self._config.samples_every == 0:
             self._write_samples(done, report.batch)
         self._display.update(done, metrics)
 
-    def write_evaluations(self) -> None:
+    def evaluation_asked(self, step: int) -> None:
+        """The searchers have been asked to evaluate the weights of optimizer step `step`."""
+        self._evaluations.ask(step)
+
+    def finish(self) -> None:
+        """After the last round."""
+        self._write_evaluations()
+        self._evaluations.give_up()
+
+    def _write_evaluations(self) -> None:
         """Those that have become complete since the last time."""
         if self._intake.last is not None:
             for evaluation in self._evaluations.update(self._intake.last.headers):

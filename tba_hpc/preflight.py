@@ -10,6 +10,7 @@ from tba_hpc.config import RolloutConfig, RunConfig
 from tba_hpc.evaluator import number_of_problems
 from tba_hpc.models import load_model_config, load_tokenizer, room_for_prompt
 from tba_hpc.prompts import PromptOrder
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.text import encode_prompts
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks.base import Split, Task
@@ -19,9 +20,11 @@ _PROMPTS_AT_A_TIME = 4096
 
 def check_inputs(config: RunConfig, task: Task[Any], n_searchers: int) -> None:
     """Raises `ConfigError` for a model path without a model or a tokenizer, a model whose positions a trajectory could
-    outgrow, too few training prompts for the searchers, and a prompt, of training or of the evaluation, that is longer
-    than `rollout.max_prompt_tokens`. Reads no weights; tokenizes every prompt once."""
+    outgrow, texts to stop at that its tokenizer cannot find, too few training prompts for the searchers, and a prompt,
+    of training or of the evaluation, that is longer than `rollout.max_prompt_tokens`. Reads no weights; tokenizes every
+    prompt once."""
     tokenizer = load_tokenizer(config.model.path)
+    ResponseEnd(tokenizer, [], config.rollout.stop)
     for path in config.model.paths:
         _check_positions(path, config.rollout)
     size = task.size("train")

@@ -21,6 +21,7 @@ from tba_hpc.models import load_policy, load_tokenizer
 from tba_hpc.preflight import check_inputs
 from tba_hpc.progress import make_console, show_error
 from tba_hpc.resume import Start, prepare_start
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.run_dir import RunDir
 from tba_hpc.run_leader import run_leader
@@ -29,7 +30,7 @@ from tba_hpc.searcher import Searcher
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks import make_task
 from tba_hpc.trainer import follow
-from tba_hpc.wiring import eos_id, moving_reference, optim_engine, reference_policy, weight_group
+from tba_hpc.wiring import moving_reference, optim_engine, reference_policy, weight_group
 
 logger = logging.getLogger(__name__)
 _START_UP_SECONDS = 1800.0  # until the configuration, which has a bound of its own, is known and a checkpoint verified
@@ -105,7 +106,7 @@ def _search(start: Start, world: World, interruption: Interruption) -> None:
     prompts = so_far.order(config.seed).share(world.index, world.n_searchers, so_far.taken[world.index])
     tokenizer = load_tokenizer(config.model.path)
     policy = load_policy(config.model.path, config.model, world.device)
-    engine = HFEngine(policy, eos_id(tokenizer), version=-1)
+    engine = HFEngine(policy, ResponseEnd.of(policy, tokenizer, config.rollout.stop), version=-1)
     reference = reference_policy(start, tokenizer, world.device)
     assert world.exchange is not None
     manifest = Manifest.from_json(broadcast_text(world.exchange, None, config.distributed.timeout_seconds))

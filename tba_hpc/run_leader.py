@@ -36,12 +36,13 @@ from tba_hpc.reference import ReferencePolicy
 from tba_hpc.replay.buffer import ReplayBuffer
 from tba_hpc.report import RunReport
 from tba_hpc.resume import Start
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.run_dir import RunDir
 from tba_hpc.tasks import Task, make_task
 from tba_hpc.trainer import Trainer
 from tba_hpc.trajectory import Trajectory
-from tba_hpc.wiring import eos_id, moving_reference, optim_engine, weight_group
+from tba_hpc.wiring import moving_reference, optim_engine, weight_group
 
 logger = logging.getLogger(__name__)
 
@@ -216,7 +217,7 @@ def _evaluate(parts: _Parts, departure: Departure) -> Accuracy | None:
         return None
     training = policy.training
     result = evaluate(
-        HFEngine(policy, eos_id(parts.tokenizer)),
+        HFEngine(policy, ResponseEnd.of(policy, parts.tokenizer, rollout.stop)),
         parts.task,
         parts.tokenizer,
         settings,

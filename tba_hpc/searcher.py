@@ -3,6 +3,7 @@ last."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +19,11 @@ from tba_hpc.evaluator import EvaluationStoppedError, answer_problems, number_of
 from tba_hpc.prompts import PromptStream
 from tba_hpc.reference import ReferencePolicy
 from tba_hpc.rollout.engine import Rollout, RolloutEngine, SamplingParams
-from tba_hpc.rollout.text import decode_responses, encode_prompts
+from tba_hpc.rollout.text import encode_prompts
 from tba_hpc.tasks.base import Score, Task
 from tba_hpc.trajectory import ROW_DTYPE, Prompt, TrajectoryBatch
+
+logger = logging.getLogger(__name__)
 
 
 class Searcher:
@@ -126,6 +129,7 @@ class Searcher:
         try:
             correct = [record.correct for record in records]
         except EvaluationStoppedError:
+            logger.info("the evaluation of step %d is left out, as the run is ending", due)
             return
         accuracy = Accuracy(sum(correct), len(correct))
         self._exchange.stats.record_evaluation(due, self._engine.version, accuracy)
@@ -138,9 +142,8 @@ class Searcher:
         sampled = self._engine.generate(tokens, params, self._exchange.stopped)
         query = [q for q, group in enumerate(sampled) for _ in group]
         rollouts = [rollout for group in sampled for rollout in group]
-        scores = self._task.score([prompts[q] for q in query], decode_responses(self._tokenizer, rollouts))
-        if len(scores) != len(rollouts):
-            raise ValueError(f"task {self._config.task.name} scored {len(scores)} of {len(rollouts)} responses")
+        responses = self._engine.ending.texts([rollout.tokens for rollout in rollouts])
+        scores = self._task.checked_scores([prompts[q] for q in query], responses)
         batch = self._to_batch(rollouts, scores, np.array([p.id for p in prompts])[query], [tokens[q] for q in query])
         batch.rows["temperature"] = params.temperature
         return self._reference.score(batch)
@@ -164,8 +167,6 @@ class Searcher:
         rows["reward"] = [score.reward for score in scores]
         rows["correct"] = [score.correct for score in scores]
         rows["finished"] = [rollout.finished for rollout in rollouts]
-        if not np.isfinite(rows["reward"]).all():
-            raise ValueError(f"task {self._config.task.name} gave a reward that is not finite")
         logprobs = np.concatenate([rollout.logprobs for rollout in rollouts])
         return TrajectoryBatch(
             rows,

@@ -30,6 +30,7 @@ from tba_hpc.optim.micro_batches import plan
 from tba_hpc.optim.parameters import TrainedParameters
 from tba_hpc.preflight import check_prompts
 from tba_hpc.progress import Columns
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError
@@ -195,7 +196,7 @@ class _Learner:
 
 def _evaluate(setup: _Setup) -> EvaluationResult:
     return evaluate(
-        HFEngine(setup.model, setup.tokenizer.eos_token_id),
+        HFEngine(setup.model, ResponseEnd.of(setup.model, setup.tokenizer)),
         setup.task,
         setup.tokenizer,
         setup.config.evaluation,

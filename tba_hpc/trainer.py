@@ -76,7 +76,7 @@ class Trainer:
         self._group.close()
         self._exchange.stop()
         self._intake.finish()
-        self._monitor.write_evaluations()
+        self._monitor.finish()
         if self.steps_done > self._first or self.reason_to_leave:  # else it is as it was loaded
             self._checkpointer.save_last(self.steps_done)
 
@@ -101,6 +101,7 @@ class Trainer:
         evaluate = every is not None and self.steps_done // every > self._evaluated_at // every
         if evaluate:
             self._evaluated_at = self.steps_done
+            self._monitor.evaluation_asked(self.steps_done)
         named = self._engine.named_parameters()
         self._exchange.publish(self.steps_done, named, self._resets_reference(), evaluate)
         self._synced_at = self.steps_done

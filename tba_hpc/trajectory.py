@@ -24,7 +24,7 @@ ROW_DTYPE = np.dtype(
         ("reward", "<f4"),  # r(y; x) of the task
         ("temperature", "<f4"),  # sampling temperature of the behaviour policy
         ("correct", "u1"),  # 1 if the task counts the response as right
-        ("finished", "u1"),  # 1 if the end-of-sequence token was sampled, 0 if the response was truncated
+        ("finished", "u1"),  # 1 if the response ended by itself, 0 if it was truncated
     ]
 )
 """Scalars of one trajectory, packed without gaps: the layout on the wire and on disk too."""

@@ -75,11 +75,6 @@ def moving_reference(start: Start, tokenizer: PreTrainedTokenizerBase, device: t
     return reference_policy(start, tokenizer, device)
 
 
-def eos_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    assert isinstance(tokenizer.eos_token_id, int), "load_tokenizer refuses tokenizers without one"
-    return tokenizer.eos_token_id
-
-
 def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
     assert isinstance(tokenizer.pad_token_id, int), "load_tokenizer falls back to the end-of-sequence token"
     return tokenizer.pad_token_id

@@ -30,9 +30,10 @@ from tba_hpc.checkpoint import Checkpoint, list_checkpoints, verify_checkpoint
 from tba_hpc.config import RunConfig, load_run_config
 from tba_hpc.models import Sequences, load_policy, load_tokenizer, token_logprobs
 from tba_hpc.replay.buffer import ReplayBuffer
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.engine import SamplingParams
 from tba_hpc.rollout.hf import HFEngine
-from tba_hpc.rollout.text import decode_responses, encode_prompts
+from tba_hpc.rollout.text import encode_prompts
 from tba_hpc.run_dir import RunDir
 from tba_hpc.tasks import make_task
 from tba_hpc.trajectory import TrajectoryBatch
@@ -192,12 +193,13 @@ class Findings:
 
     def _generated(self) -> Result:
         """What the trained policy answers the first held-out problem, greedily."""
-        engine = HFEngine(self._load(self._run_dir.final), self._tokenizer.eos_token_id)
+        model = self._load(self._run_dir.final)
+        engine = HFEngine(model, ResponseEnd.of(model, self._tokenizer))
         prompt = make_task(self._config.task).prompt("test", 0)
         tokens = encode_prompts(self._tokenizer, [prompt], self._config.rollout.max_prompt_tokens)
         [rollouts] = engine.generate(tokens, SamplingParams(samples=1, max_tokens=24, temperature=0.0))
         passed = len(rollouts[0].tokens) > 0 and bool(np.isfinite(rollouts[0].logprobs).all())
-        return passed, decode_responses(self._tokenizer, rollouts)[0]
+        return passed, engine.ending.texts([rollout.tokens for rollout in rollouts])[0]
 
     def _load(self, folder: Path) -> PreTrainedModel:
         return load_policy(str(folder), self._config.model, CPU)

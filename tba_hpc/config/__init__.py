@@ -2,7 +2,7 @@
 
 from tba_hpc.config.learning import BufferConfig, ObjectiveConfig, TrainerConfig
 from tba_hpc.config.operation import CheckpointConfig, DistributedConfig, EvaluationConfig, LaunchConfig, LoggingConfig
-from tba_hpc.config.policy import ExplorationConfig, ModelConfig, ReferenceConfig, RolloutConfig, TaskConfig
+from tba_hpc.config.policy import ExplorationConfig, ModelConfig, ReferenceConfig, RolloutConfig, StopTexts, TaskConfig
 from tba_hpc.config.run import RunConfig, load_run_config
 from tba_hpc.config.sft import SftConfig, SftTrainingConfig, load_sft_config
 
@@ -21,6 +21,7 @@ __all__ = [
     "RunConfig",
     "SftConfig",
     "SftTrainingConfig",
+    "StopTexts",
     "TaskConfig",
     "TrainerConfig",
     "load_run_config",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
 from tba_hpc.config.checks import Share
 from tba_hpc.settings import PositiveInt, Settings
+
+StopTexts = tuple[Annotated[str, Field(min_length=1)], ...]
 
 
 class ModelConfig(Settings):
@@ -84,6 +86,9 @@ class RolloutConfig(Settings):
     """A longer prompt is refused at start-up."""
     max_response_tokens: PositiveInt
     """A response that has not ended by then is truncated."""
+    stop: StopTexts = ()
+    """Texts that end a response as soon as one is complete, beside the end tokens of the model. The trajectory keeps
+    them; what is graded ends before."""
     exploration: ExplorationConfig | None = None
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tba_hpc.rollout.ending import ResponseEnd
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
@@ -28,11 +30,11 @@ class Rollout:
     """One sampled response."""
 
     tokens: NDArray[np.int32]
-    """`[R]` exactly the sampled ids, the end-of-sequence token included when it was sampled."""
+    """`[R]` exactly the sampled ids, those that ended the response included."""
     logprobs: NDArray[np.float32]
     """`[R]` log-probabilities under the distribution sampled from (temperature and top-p applied)."""
     finished: bool
-    """Whether the end-of-sequence token was sampled; otherwise the response was cut at `max_tokens`."""
+    """Whether it ended by itself; otherwise it was cut at `max_tokens`."""
 
 
 class RolloutEngine(Protocol):
@@ -40,6 +42,8 @@ class RolloutEngine(Protocol):
 
     version: int
     """Optimizer step of the weights in use."""
+    ending: ResponseEnd
+    """Of its responses."""
 
     def generate(
         self,

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
 
 from tba_hpc.models import load_weights
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.engine import Rollout, SamplingParams
 from tba_hpc.rollout.sampling import sample
 
@@ -24,13 +25,13 @@ decoding step does as well."""
 class HFEngine:
     """Samples from `model`, which it puts into evaluation mode and may share with a trainer in the same process.
 
-    A prompt runs through the model once, whatever the number of samples. The end of a response is decided by the
-    sampled id alone, so a padding token plays no part."""
+    A prompt runs through the model once, whatever the number of samples. The end of a response is decided by its own
+    tokens alone, so a padding token plays no part."""
 
-    def __init__(self, model: PreTrainedModel, eos_token_id: int, version: int = 0) -> None:
+    def __init__(self, model: PreTrainedModel, ending: ResponseEnd, version: int = 0) -> None:
         self.version = version
         self._model: PreTrainedModel = model.eval()  # type: ignore[no-untyped-call]
-        self._eos_token_id = eos_token_id
+        self.ending = ending
         self._max_length: int | None = getattr(model.config, "max_position_embeddings", None)
         self._usable = True
         # transformers renames this argument of every model between two of the releases that are supported.
@@ -57,7 +58,8 @@ class HFEngine:
         logits, rows = self._prefill(prompts, params.samples)
         for step in range(params.max_tokens):
             tokens, logprobs = sample(logits, params.temperature, params.top_p, generator)
-            responses.append(rows.slots, step, tokens, logprobs, ended=tokens == self._eos_token_id)
+            responses.append(rows.slots, step, tokens, logprobs)
+            responses.end(rows.slots, step, self.ending.reached(responses.latest(rows.slots, step, self.ending.reach)))
             decoding = responses.decoding[rows.slots]
             remaining = int(decoding.sum())
             if remaining == 0 or step + 1 == params.max_tokens:
@@ -155,12 +157,19 @@ class _Responses:
         self._lengths = torch.full((n,), max_tokens, device=device)
         self._unfinished_kept = True
         self.decoding = torch.ones(n, dtype=torch.bool, device=device)
-        """`[N]` whether the end-of-sequence token has not been sampled yet"""
+        """`[N]` whether the response has not ended yet"""
 
-    def append(self, slots: Tensor, step: int, tokens: Tensor, logprobs: Tensor, ended: Tensor) -> None:
+    def append(self, slots: Tensor, step: int, tokens: Tensor, logprobs: Tensor) -> None:
         """Sets column `step` of the responses `slots [A]`. What lies behind the end of a response is never read."""
         self._tokens[slots, step] = tokens.int()
         self._logprobs[slots, step] = logprobs
+
+    def latest(self, slots: Tensor, step: int, n: int) -> Tensor:
+        """The last `n` tokens of the responses `slots [A]`, `[A, n]` int64, or all where there are fewer."""
+        return self._tokens[slots, max(step + 1 - n, 0) : step + 1].long()
+
+    def end(self, slots: Tensor, step: int, ended: Tensor) -> None:
+        """With column `step`, those of the responses `slots [A]` that have `ended [A]`."""
         ending = slots[ended & self.decoding[slots]]
         self._lengths[ending] = step + 1
         self.decoding[ending] = False

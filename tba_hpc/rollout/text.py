@@ -1,4 +1,4 @@
-"""The two places where text and token ids meet: prompts before generation, responses when they are scored."""
+"""Prompts as token ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from jinja2 import TemplateError
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from tba_hpc.rollout.engine import Rollout
 from tba_hpc.settings import ConfigError
 from tba_hpc.trajectory import Message, Prompt
 
@@ -31,8 +30,8 @@ def encode_prompts(
         if not 0 < len(tokens) <= max_prompt_tokens:
             start = prompt.text if len(prompt.text) <= 60 else prompt.text[:57] + "…"
             raise ConfigError(
-                f"prompt {prompt.id} ({start!r}) has {len(tokens)} tokens; 1 to {max_prompt_tokens} are allowed "
-                "(max_prompt_tokens)"
+                f"prompt {prompt.id} ({start!r}) has {len(tokens)} tokens; 1 to {max_prompt_tokens} are allowed: what "
+                "max_prompt_tokens says, or the model's positions leave beside max_response_tokens"
             )
     return encoded
 
@@ -47,7 +46,7 @@ def _chat_tokens(tokenizer: PreTrainedTokenizerBase, conversations: list[tuple[M
     if tokenizer.chat_template is None:
         raise ConfigError(
             "the task's prompts are conversations, but the model's tokenizer has no chat template: choose another "
-            "model, or set task.options.prompt.chat=false and a template for plain text"
+            "model, or set the task's option prompt.chat to false and give it a template for plain text"
         )
     turns = [[asdict(message) for message in conversation] for conversation in conversations]
     try:
@@ -55,10 +54,3 @@ def _chat_tokens(tokenizer: PreTrainedTokenizerBase, conversations: list[tuple[M
     except TemplateError as error:
         raise ConfigError(f"the chat template of the model's tokenizer refuses the task's prompts: {error}") from error
     return iter(encoded["input_ids"])
-
-
-def decode_responses(tokenizer: PreTrainedTokenizerBase, rollouts: Sequence[Rollout]) -> list[str]:
-    """The text of each response, less the end-of-sequence token that closed it. Other special tokens stay visible:
-    a grader should see all that the policy said."""
-    tokens = [rollout.tokens[: len(rollout.tokens) - rollout.finished].tolist() for rollout in rollouts]
-    return tokenizer.batch_decode(tokens, skip_special_tokens=False) if tokens else []

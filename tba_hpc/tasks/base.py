@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,16 @@ class Task(ABC, Generic[Options]):
     @abstractmethod
     def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[Score]:
         """One score a response; `prompts[i]` is the prompt of `responses[i]`. Responses are untrusted text."""
+
+    def checked_scores(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[Score]:
+        """What `score` gives. Raises `ConfigError` if that is not a finite reward for each response."""
+        scores = self.score(prompts, responses)
+        if len(scores) != len(responses):
+            raise ConfigError(f"task {type(self).__name__} scored {len(scores)} of {len(responses)} responses")
+        for score in scores:
+            if not math.isfinite(score.reward):
+                raise ConfigError(f"task {type(self).__name__} gave the reward {score.reward}: it has to be finite")
+        return scores
 
     def problem_of(self, record: Mapping[str, Any]) -> Prompt:
         """A problem as `score` needs it, from what a user has of it: `record["answer"]`, and whatever else the task

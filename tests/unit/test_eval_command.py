@@ -20,6 +20,7 @@ def options(**changes):
         "problems": 5,
         "batch_size": 8,
         "max_response_tokens": None,
+        "stop": [],
         "dtype": "float32",
         "samples": 0,
         "temperature": None,
@@ -79,6 +80,11 @@ def test_the_same_seed_gives_the_same_file(tmp_path):
     assert one == again != other
     first = json.loads(one.splitlines()[0])
     assert (first["id"], len(first["samples"]), len(one.splitlines())) == (0, 12, 2)
+
+
+def test_a_text_to_stop_at_reaches_the_engine():
+    with pytest.raises(ConfigError, match=r"stop = \['\+'\]"):
+        run(stop=["+"])
 
 
 def test_a_file_that_is_there_is_kept_unless_told_otherwise(tmp_path):

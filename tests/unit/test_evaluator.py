@@ -7,6 +7,7 @@ import pytest
 from tba_hpc.accuracy import Accuracy
 from tba_hpc.config import EvaluationConfig
 from tba_hpc.evaluator import EvaluationStoppedError, answer_problems, evaluate, number_of_problems
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.engine import Rollout, SamplingParams
 from tba_hpc.settings import ConfigError
 from tba_hpc.tasks.arithmetic import Arithmetic
@@ -23,6 +24,7 @@ class ScriptedEngine:
     are the numbers 0, 1, … of the call."""
 
     version = 0
+    ending = ResponseEnd(TOKENIZER, {TOKENIZER.eos_token_id})
 
     def __init__(self):
         self.batches, self.params = [], []

@@ -82,6 +82,11 @@ def test_a_folder_without_a_model_or_a_tokenizer_is_refused(model, file, message
         check(model)
 
 
+def test_texts_that_the_tokenizer_cannot_find_are_refused(model):
+    with pytest.raises(ConfigError, match=r"stop = \['\+'\] cannot be found with this tokenizer"):
+        check(model, stop=["+"])
+
+
 def test_a_reference_that_is_not_there_is_refused(model, tmp_path):
     with pytest.raises(ConfigError, match="no_such_model"):
         check(model, reference=tmp_path / "no_such_model")

@@ -12,6 +12,7 @@ from tba_hpc.config import ExplorationConfig, ModelConfig, RolloutConfig, RunCon
 from tba_hpc.models import Sequences, load_policy, load_tokenizer, token_logprobs
 from tba_hpc.prompts import PromptOrder
 from tba_hpc.reference import ReferencePolicy
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.engine import Rollout
 from tba_hpc.searcher import Searcher, sampling_params
 from tba_hpc.settings import validate
@@ -29,6 +30,7 @@ class ScriptedEngine:
     """Samples what it is told to, as many responses as asked for or as time allows."""
 
     version = 7
+    ending = ResponseEnd(TASK.new_tokenizer(), {2})
 
     def __init__(self, responses=10**6):
         self.responses, self.params = responses, []
@@ -106,10 +108,10 @@ class NotANumber(Lengths):
 
 
 @pytest.mark.parametrize(
-    ("task", "message"), [(TooFew, "scored 11 of 12 responses"), (NotANumber, "gave a reward that is not finite")]
+    ("task", "message"), [(TooFew, "task TooFew scored 11 of 12 responses"), (NotANumber, "task NotANumber gave the reward nan")]
 )
 def test_a_task_that_scores_badly_is_named(make, task, message):
-    with pytest.raises(ValueError, match=f"task arithmetic {message}"):
+    with pytest.raises(ValueError, match=message):
         make(ScriptedEngine(), task({})).collect([TASK.prompt("train", i) for i in (5, 8)], PLACE)
 
 

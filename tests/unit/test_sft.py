@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from tba_hpc.config import EvaluationConfig, ModelConfig, SftConfig, TaskConfig, load_sft_config
 from tba_hpc.evaluator import evaluate
 from tba_hpc.models import load_policy, load_tokenizer, token_logprobs
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.settings import ConfigError
 from tba_hpc.sft import run_sft
@@ -70,7 +71,7 @@ def test_the_saved_model_is_the_evaluated_one(tmp_path):
     result, _ = run(settings)
     assert result.checkpoint == tmp_path / "final"
     model, tokenizer = load(result)
-    engine = HFEngine(model, tokenizer.eos_token_id)
+    engine = HFEngine(model, ResponseEnd.of(model, tokenizer))
     some = EvaluationConfig(problems=100, batch_size=8)
     assert evaluate(engine, make_task(settings.task), tokenizer, some, 13, 3) == result.evaluation
 
@@ -226,6 +227,6 @@ def test_the_checkpoint_in_the_repository_answers_as_its_recipe_says():
     path = str(CONFIGS / "checkpoints" / "arithmetic_sft")
     model, tokenizer = load_policy(path, ModelConfig(path=path), torch.device("cpu")), load_tokenizer(path)
     assert model.config.head_dim == 32
-    engine, everything = HFEngine(model, tokenizer.eos_token_id), EvaluationConfig(problems=0)
+    engine, everything = HFEngine(model, ResponseEnd.of(model, tokenizer)), EvaluationConfig(problems=0)
     result = evaluate(engine, make_task(settings.task), tokenizer, everything, 16, settings.max_response_tokens)
     assert result.accuracy.share == pytest.approx(0.59, abs=0.005)

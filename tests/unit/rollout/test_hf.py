@@ -6,11 +6,14 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig, LlamaConfig
 
 from tba_hpc.models import Sequences, token_logprobs
+from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.engine import SamplingParams
 from tba_hpc.rollout.hf import HFEngine
+from tba_hpc.tasks.arithmetic import Arithmetic
 from tba_hpc.trajectory import Trajectory, TrajectoryBatch
 
 VOCAB, EOS = 16, 2
+ENDING = ResponseEnd(Arithmetic({}).new_tokenizer(), {EOS})
 CONFIGS = {
     "llama": LlamaConfig(
         vocab_size=VOCAB,
@@ -94,14 +97,14 @@ def tokens_of(rollouts):
 
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
 def test_logprobs_agree_with_those_of_training(model, temperature):
-    rollouts = HFEngine(model, EOS).generate(PROMPTS, replace(PARAMS, temperature=temperature))
+    rollouts = HFEngine(model, ENDING).generate(PROMPTS, replace(PARAMS, temperature=temperature))
     assert {rollout.finished for rollout in flat(rollouts)} == {True, False}
     for rollout, expected in zip(flat(rollouts), recompute(model, PROMPTS, rollouts, temperature), strict=True):
         np.testing.assert_allclose(rollout.logprobs, expected, atol=1e-4)
 
 
 def test_greedy_matches_the_most_likely_tokens_and_logprobs_at_temperature_one(model):
-    rollouts = HFEngine(model, EOS).generate(PROMPTS, replace(PARAMS, samples=1, temperature=0.0))
+    rollouts = HFEngine(model, ENDING).generate(PROMPTS, replace(PARAMS, samples=1, temperature=0.0))
     for prompt, rollout, expected in zip(
         PROMPTS, flat(rollouts), recompute(model, PROMPTS, rollouts, 1.0), strict=True
     ):
@@ -113,7 +116,7 @@ def test_greedy_matches_the_most_likely_tokens_and_logprobs_at_temperature_one(m
 
 
 def test_greedy_responses_do_not_depend_on_the_rest_of_the_batch(model):
-    engine, greedy = HFEngine(model, EOS), replace(PARAMS, samples=2, temperature=0.0)
+    engine, greedy = HFEngine(model, ENDING), replace(PARAMS, samples=2, temperature=0.0)
     together = tokens_of(engine.generate(PROMPTS, greedy))
     assert together == [tokens_of(engine.generate([prompt], greedy))[0] for prompt in PROMPTS]
     assert together[::-1] == tokens_of(engine.generate(PROMPTS[::-1], greedy))
@@ -121,7 +124,7 @@ def test_greedy_responses_do_not_depend_on_the_rest_of_the_batch(model):
 
 
 def test_responses_end_at_the_first_eos_or_at_the_limit(model):
-    rollouts = flat(HFEngine(model, EOS).generate(PROMPTS, replace(PARAMS, samples=20)))
+    rollouts = flat(HFEngine(model, ENDING).generate(PROMPTS, replace(PARAMS, samples=20)))
     for rollout in rollouts:
         assert rollout.tokens.dtype == np.int32
         assert rollout.logprobs.dtype == np.float32
@@ -133,7 +136,7 @@ def test_responses_end_at_the_first_eos_or_at_the_limit(model):
 
 
 def test_the_seed_decides(llama):
-    engine = HFEngine(llama, EOS)
+    engine = HFEngine(llama, ENDING)
     first = tokens_of(engine.generate(PROMPTS, PARAMS))
     assert first == tokens_of(engine.generate(PROMPTS, PARAMS))
     assert first != tokens_of(engine.generate(PROMPTS, replace(PARAMS, seed=4)))
@@ -141,7 +144,7 @@ def test_the_seed_decides(llama):
 
 
 def test_top_p_restricts_and_renormalises(llama):
-    rollouts = HFEngine(llama, EOS).generate(PROMPTS, replace(PARAMS, top_p=0.5))
+    rollouts = HFEngine(llama, ENDING).generate(PROMPTS, replace(PARAMS, top_p=0.5))
     unrestricted = recompute(llama, PROMPTS, rollouts, 1.0)
     for rollout, expected in zip(flat(rollouts), unrestricted, strict=True):
         assert (rollout.logprobs <= 0).all()
@@ -156,7 +159,7 @@ def test_finished_rows_leave_the_batch_and_prompts_run_once(llama):
         lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
     try:
-        rollouts = flat(HFEngine(llama, EOS).generate(PROMPTS, replace(PARAMS, samples=20)))
+        rollouts = flat(HFEngine(llama, ENDING).generate(PROMPTS, replace(PARAMS, samples=20)))
     finally:
         handle.remove()
     assert shapes[0] == (len(PROMPTS), max(map(len, PROMPTS)))
@@ -167,7 +170,7 @@ def test_finished_rows_leave_the_batch_and_prompts_run_once(llama):
 
 
 def test_stopping_keeps_only_what_has_ended(llama):
-    engine, params = HFEngine(llama, EOS), replace(PARAMS, samples=20)
+    engine, params = HFEngine(llama, ENDING), replace(PARAMS, samples=20)
     complete = engine.generate(PROMPTS, params)
     polls = []
 
@@ -185,7 +188,7 @@ def test_stopping_keeps_only_what_has_ended(llama):
 
 
 def test_no_prompts_and_a_single_token(llama):
-    engine = HFEngine(llama, EOS)
+    engine = HFEngine(llama, ENDING)
     assert engine.generate([], PARAMS) == []
     rollouts = flat(engine.generate(PROMPTS, replace(PARAMS, max_tokens=1)))
     assert len(rollouts) == len(PROMPTS) * PARAMS.samples
@@ -204,17 +207,17 @@ def test_no_prompts_and_a_single_token(llama):
 )
 def test_settings_out_of_range_are_refused(llama, change, message):
     with pytest.raises(ValueError, match=message):
-        HFEngine(llama, EOS).generate(PROMPTS, replace(PARAMS, **change))
+        HFEngine(llama, ENDING).generate(PROMPTS, replace(PARAMS, **change))
 
 
 def test_an_empty_prompt_is_refused(llama):
     with pytest.raises(ValueError, match="prompt number 1 of the batch has no tokens"):
-        HFEngine(llama, EOS).generate([PROMPTS[0], np.empty(0, np.int32)], PARAMS)
+        HFEngine(llama, ENDING).generate([PROMPTS[0], np.empty(0, np.int32)], PARAMS)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_loaded_weights_are_used_tied_ones_included(name):
-    source, engine = build_model(name, seed=1), HFEngine(build_model(name, seed=0), EOS)
+    source, engine = build_model(name, seed=1), HFEngine(build_model(name, seed=0), ENDING)
     engine.load_weights(iter(source.named_parameters()), version=7)
     assert engine.version == 7
     rollouts = engine.generate(PROMPTS, PARAMS)
@@ -254,7 +257,7 @@ def half(weights):
 )
 def test_wrong_weights_are_refused_and_leave_the_engine_unusable_until_right_ones_come(spoil, message):
     model = build_model("llama")
-    engine, weights = HFEngine(model, EOS), [(name, p.detach().clone()) for name, p in model.named_parameters()]
+    engine, weights = HFEngine(model, ENDING), [(name, p.detach().clone()) for name, p in model.named_parameters()]
     with pytest.raises(ValueError, match=message):
         engine.load_weights(spoil(weights), version=1)
     with pytest.raises(RuntimeError, match="incomplete"):
