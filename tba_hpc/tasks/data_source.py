@@ -89,7 +89,7 @@ def _explained(error: Exception, source: DataSource, split: Split, option: str) 
     return ConfigError(
         f"{option}: cannot load {source.path!r} ({config}split {source.split or split!r}) as a folder or from the "
         f"Hugging Face hub: {reason}\n  Without a network, name a file of JSON lines, JSON or Parquet: "
-        f"{option}=/data/{split}.jsonl, or with --task-options '{{\"{split}\": \"/data/{split}.jsonl\"}}'"
+        f'{option}=/data/{split}.jsonl, or with --task-options \'{{"{split}": "/data/{split}.jsonl"}}\''
     )
 
 
