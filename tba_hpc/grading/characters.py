@@ -22,6 +22,7 @@ _COMMANDS = {
     "∪": r"\cup ",
     "∩": r"\cap ",
     "∈": r"\in ",
+    "ℝ": r"\mathbb{R}",
     "≤": r"\le ",
     "≥": r"\ge ",
     "≠": r"\ne ",
@@ -32,7 +33,7 @@ _COMMANDS = {
     "’": "'",
     "٪": "%",
     "٫": ".",
-    "٬": ",",
+    "٬": "{,}",
     "。": ".",
     "、": ",",
 }
@@ -44,10 +45,10 @@ _GROUP_SPACE = re.compile(r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))")
 
 def plain(text: str) -> str:
     """`text` with decimal digits of every script, minus signs, fractions (½), superscripts, currency and mathematical
-    signs in ASCII or LaTeX; no-break and thin spaces that group digits are commas, invisible characters left out."""
+    signs in ASCII or LaTeX; no-break and thin spaces that group digits are `{,}`, invisible characters left out."""
     if text.isascii():
         return text
-    text = _GROUP_SPACE.sub(",", text)
+    text = _GROUP_SPACE.sub("{,}", text)
     text = _SUPERSCRIPT_RUN.sub(lambda run: "^{" + "".join(_SUPERSCRIPTS[c] for c in run.group()) + "}", text)
     return "".join(map(_plain_character, _ROOT.sub(r"\\sqrt{\1}", text)))
 

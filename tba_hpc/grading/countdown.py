@@ -1,9 +1,8 @@
 """Countdown: an expression that reaches the target, made of the given numbers, each used once.
 
-The answer is what stands within the last `<answer>…</answer>`, or where there are no such tags, in the whole response,
-what was thought before a `</think>` left out: of that, the last `\\boxed{…}`, or else the last line that is not blank,
-without a label ("Answer:"), a full stop at the end, bold, code and mathematics marks. Tags and boxes that are never
-closed hold no answer.
+The answer stands in the last `<answer>`, or else in the last `\\boxed{…}`, or behind the last "answer is" or "Answer:",
+or in the last line; of several lines, in the last one that is not blank; without a label ("Solution:"), full stops,
+commas, semicolons at the end, bold, code and mathematics marks. A box that is never closed holds no answer.
 
 It is right if it is an expression (see `expression`) of exactly the given numbers, each as often as given, that is
 worth the target. "expression = target" is right too; what follows an equals sign must be worth the target. All else is
@@ -17,11 +16,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tba_hpc.grading.expression import MAX_CHARACTERS, NotArithmeticError, parse
-from tba_hpc.grading.extraction import last_box, spoken
+from tba_hpc.grading.extraction import ANNOUNCED, BOXED, LAST_LINE, TAGGED, last_box, last_line, locate
 from tba_hpc.grading.verdict import Verdict
 
-_OPEN, _CLOSE = "<answer>", "</answer>"
-_LABEL = re.compile(r"(?:the )?(?:final )?(?:answer|solution|expression|equation)(?: is)?\s*:\s*", re.IGNORECASE)
+_PLACES = (TAGGED, BOXED, ANNOUNCED, LAST_LINE)
+_LABEL = re.compile(r"(?:the )?(?:final )?(?:answer|solution|expression|equation)(?: is\b\s*:?|\s*:)\s*", re.IGNORECASE)
 _EQUALS = re.compile("[=＝]")
 _MARKS = [("**", "**"), ("`", "`"), ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")]
 
@@ -45,9 +44,11 @@ def grade_countdown(response: str, numbers: Sequence[int], target: int) -> Verdi
 
 def _answer(response: str) -> str:
     """The part of `response` that is to be the answer. Raises `NotArithmeticError` where there is none."""
-    tagged = _last_tagged(spoken(response))
-    box = last_box(tagged)
-    text = (tagged if box is None else box).strip().rsplit("\n", 1)[-1]
+    located = locate(response, _PLACES)
+    assert located is not None, "each text has a last line"
+    _, found = located
+    box = last_box(found)  # of a tag
+    text = last_line(found if box is None else box)
     if not text:
         raise NotArithmeticError("no answer")
     if len(text) > MAX_CHARACTERS:
@@ -55,22 +56,12 @@ def _answer(response: str) -> str:
     return _unwrapped(text)
 
 
-def _last_tagged(text: str) -> str:
-    start = text.rfind(_OPEN)
-    if start < 0:
-        return text
-    end = text.find(_CLOSE, start)
-    if end < 0:
-        raise NotArithmeticError(f"the last {_OPEN} is never closed")
-    return text[start + len(_OPEN) : end]
-
-
 def _unwrapped(text: str) -> str:
     """`text` without what people write around an answer."""
     before = None
     while text != before:
         before = text
-        text = text.strip().removesuffix(".")
+        text = text.strip().rstrip(".,;")
         text = text[match.end() :] if (match := _LABEL.match(text)) else text
         for opening, closing in _MARKS:
             if len(text) >= len(opening + closing) and text.startswith(opening) and text.endswith(closing):

@@ -1,10 +1,10 @@
 """Arithmetic on whole numbers, read from untrusted text and worked out exactly.
 
-There are + - * / with parentheses, and their other spellings: × ÷ −, full-width characters, decimal digits of any
-script, and of LaTeX `\\times`, `\\cdot`, `\\div`, `\\frac{a}{b}`, `\\left` and `\\right`. A minus sign may also open an
-expression or a parenthesis, as in -3+5; elsewhere a number has no sign. There is nothing else: no decimals, powers,
-names, separators (1,080 or 1_0), other bases, leading zeros, nor products without a sign. Work and memory are bounded
-by the length.
+There are + - * / with parentheses, and their other spellings: × ÷ −, an x between factors, brackets and braces,
+full-width characters, decimal digits of any script, and of LaTeX `\\times`, `\\cdot`, `\\div`, `\\frac{a}{b}`, `\\left`
+and `\\right`. A minus sign may also open an expression or a parenthesis, as in -3+5; elsewhere a number has no sign.
+There is nothing else: no decimals, powers, names, separators (1,080 or 1_0), other bases (0x10), leading zeros, nor
+products without a sign. Work and memory are bounded by the length.
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 ATOM = 3
 
 _LATEX = [
-    (re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])|[∗✕✖∙]"), "*"),
+    (re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])|[∗✕✖∙]|(?<!\b0)[xX]"), "*"),
     (re.compile(r"\\div(?![A-Za-z])"), "/"),
     (re.compile(r"\\(?:left|right)(?![A-Za-z])|\\[,;:! ]|~"), " "),
+    (re.compile(r"\\([{}])"), r"\1"),
 ]
 _NUMERATOR, _DENOMINATOR = r"\frac{", "}{"
-_TOKEN = re.compile(r"\s*(?:(\d+)|\\[dt]?(frac)\s*\{|(\})\s*\{|([-+*/()}]))", re.ASCII)
+_TOKEN = re.compile(r"\s*(?:(\d+)|\\[dt]?(frac)\s*\{|(\})\s*\{|([-+*/(){}[\]]))", re.ASCII)
+_CLOSES = {")": ("(",), "]": ("[",), "}": ("{", _DENOMINATOR), _DENOMINATOR: (_NUMERATOR,)}
+_GROUPING = ("(", "[", "{", _NUMERATOR)
+"""Brackets that may open where a number may stand."""
 
 
 class NotArithmeticError(ValueError):
@@ -129,14 +133,14 @@ class _Parser:
             # -3+5 is 0-3+5 with nothing written for the zero, which is no number of the puzzle.
             self._operands.append(Expression(Fraction(0), "", ()))
             self._operators.append(token)
-        elif expects_operand != (token.isdigit() or token in ("(", _NUMERATOR)):
+        elif expects_operand != (token.isdigit() or token in _GROUPING):
             raise NotArithmeticError(f"{token!r} cannot follow {self._previous!r}" if self._operands else "no number")
         elif token.isdigit():
             self._operands.append(literal(_whole_number(token)))
         elif token in PRECEDENCE:
             self._reduce(PRECEDENCE[token])
             self._operators.append(token)
-        elif token in ("(", _NUMERATOR):
+        elif token in _GROUPING:
             self._operators.append(token)
         else:
             self._close(token)
@@ -155,16 +159,16 @@ class _Parser:
 
     @staticmethod
     def _opens(token: str) -> bool:
-        return token in ("(", _NUMERATOR, _DENOMINATOR)
+        return token in (*_GROUPING, _DENOMINATOR)
 
     def _close(self, token: str) -> None:
         self._reduce(0)
-        opening = {")": "(", _DENOMINATOR: _NUMERATOR, "}": _DENOMINATOR}[token]
-        if not self._operators or self._operators.pop() != opening:
+        opening = self._operators.pop() if self._operators else ""
+        if opening not in _CLOSES[token]:
             raise NotArithmeticError(f"{token!r} closes nothing")
         if token == _DENOMINATOR:
             self._operators.append(_DENOMINATOR)
-        elif token == "}":
+        elif opening == _DENOMINATOR:
             self._apply("/")
 
     def _reduce(self, precedence: int) -> None:

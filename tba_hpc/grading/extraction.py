@@ -1,19 +1,50 @@
-"""Where in a response its final answer stands. The time it takes grows with the length of the response alone."""
+"""Where in a response its final answer stands: in the first that there is of the places a grader looks at. The time it
+takes grows with the length of the response alone."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tba_hpc.grading.remarks import without_clause
 
 _TAG = re.compile(
     r"</?(?:answer|final|final_answer|result|solution|response|b|strong|em|i|p|br|span|div|code)\s*/?>", re.I
 )
 _OPEN_ANSWER = re.compile(r"<answer>", re.I)
 _BOX_OR_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
-_WRAPPER = re.compile(r"\b(?:final\s+)?answer[*_]*\s*(?::|\bis\b)[*_]*\s*:?|\bfinal answer[*_]* *\n", re.I)
+_WRAPPER = re.compile(
+    r"answer(?<=\banswer)[*_]*\s*(?::|\bis\b)[*_]*\s*:?|answer(?<=\bfinal answer)[*_]* *\n", re.I
+)  # begins with letters, which is what makes the search fast
 _BARE_BOX = re.compile(r"\\boxed\s+([^\s${}\\]+)")
 _END_TOKEN = re.compile(r"(?:<\|\w{1,40}\|>|</s>|<eos>|<pad>|<end_of_turn>)\Z")
 _LONGEST_END_TOKEN = 44  # characters
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
+_MARK = re.compile("#{4,}")
+_ANNOUNCED = re.compile(
+    r"[\s*_]*(?:the\s+)?(?:final\s+)?answer[*_]*(?:[^\S\n]*(?::|\bis\b)[*_]*[^\S\n]*:?|[^\S\n]*\n)", re.I
+)
+_TITLE = re.compile(r"[^\S\n]*[*_]*(?!(?:minus|negative)\b)[^\W\d_]{2,}(?=[\s:.,*_]|$)", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Somewhere an answer may stand."""
+
+    where: str
+    """In words: `behind ####`."""
+    find: Callable[[str], str | None]
+    """What stands there in a text, empty if that cannot be made out; None if there is no such place."""
+
+
+def locate(response: str, places: Sequence[Place]) -> tuple[Place, str] | None:
+    """The first of `places` that there is in what a response says, and what stands there; None without any."""
+    said = spoken(response)
+    for place in places:
+        if (found := place.find(said)) is not None:
+            return place, found
+    return None
 
 
 def spoken(response: str) -> str:
@@ -36,13 +67,19 @@ def without_tags(text: str) -> str:
 
 
 def last_marked(text: str) -> str | None:
-    """The line behind the last `####`, or the next one where that is blank; None without any."""
-    start = text.rfind("####")
-    return None if start < 0 else _first_line(text[start + 4 :])
+    """The line behind the last `####`, or the next one where that is blank or no more than `Answer:`; None without any.
+    Headings are none: lines that begin with a word, announce no answer, and are not the last."""
+    text = text.rstrip()
+    for mark in reversed(list(_MARK.finditer(text))):
+        if announced := _ANNOUNCED.match(text, mark.end()):
+            return _first_line(text[announced.end() :])
+        if not (_TITLE.match(text, mark.end()) and text.find("\n", mark.end()) >= 0):
+            return _first_line(text[mark.end() :])
+    return None
 
 
 def last_tagged(text: str) -> str | None:
-    """What the last `<answer>` holds; None without any."""
+    """What the last `<answer>` holds, if it is not closed all that follows; None without any."""
     behind = _behind_last(_OPEN_ANSWER, text)
     return None if behind is None else behind.partition("</")[0]
 
@@ -69,9 +106,14 @@ def last_box(text: str) -> str | None:
 
 
 def last_announced(text: str) -> str | None:
-    """The rest of the sentence behind the last `answer is` or `Answer:`; None without any."""
+    """The rest of the sentence behind the last `answer is` or `Answer:`, without reasons; None without any."""
     behind = _behind_last(_WRAPPER, text)
-    return None if behind is None else _SENTENCE_END.split(_first_line(behind), maxsplit=1)[0]
+    return None if behind is None else without_clause(_SENTENCE_END.split(_first_line(behind), maxsplit=1)[0])
+
+
+def last_line(text: str) -> str:
+    """That is not blank."""
+    return text.strip().rpartition("\n")[2]
 
 
 def _behind_last(pattern: re.Pattern[str], text: str) -> str | None:
@@ -87,3 +129,12 @@ def _first_line(text: str) -> str:
     bare = line.rstrip().rstrip("*_")
     mark = line.rstrip()[len(bare) :]
     return bare if mark and mark not in bare else line
+
+
+MARKED = Place("behind ####", last_marked)
+BOXED = Place("in \\boxed", last_box)
+TAGGED = Place("in <answer>", last_tagged)
+ANNOUNCED = Place("behind 'answer is'", last_announced)
+LAST_LINE = Place("in the last line", last_line)
+END = Place("at the end", str)
+"""All that is said, of which the end counts."""

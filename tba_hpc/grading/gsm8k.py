@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from fractions import Fraction
 
-from tba_hpc.grading.extraction import last_announced, last_box, last_marked, last_tagged, spoken, without_tags
+from tba_hpc.grading.equations import is_about_something_else
+from tba_hpc.grading.extraction import ANNOUNCED, BOXED, END, MARKED, TAGGED, locate, without_tags
 from tba_hpc.grading.latex import LONGEST, readable
 from tba_hpc.grading.numbers import parse_number, spell_number
 from tba_hpc.grading.quantities import multiplier, parse_quantity
+from tba_hpc.grading.remarks import leading_words, without_parenthesis
 from tba_hpc.grading.verdict import Verdict
 from tba_hpc.settings import ConfigError
 
-_PLACES: tuple[tuple[str, Callable[[str], str | None]], ...] = (
-    ("behind ####", last_marked),
-    ("in \\boxed", last_box),
-    ("in <answer>", last_tagged),
-    ("behind 'answer is'", last_announced),
-)
+_PLACES = (MARKED, BOXED, TAGGED, ANNOUNCED, END)
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
 _NEGATIVE = {"minus", "negative"}
 _SPOILING = re.compile(r"not|half|twice|double|triple|than|(?:twen|thir|for|fif|six|seven|eigh|nine)ty")
 """Words before a number that make it another one."""
-_LEADING_WORDS = re.compile(r"(?:[A-Za-z]+(?:'[a-z]+)?[\s:.,]+)*")
+_IN_BRACKETS = re.compile(r"\[([^][]*)\]")
 
 
 def grade_number(response: str, answer: str) -> Verdict:
@@ -32,59 +28,67 @@ def grade_number(response: str, answer: str) -> Verdict:
     right = parse_quantity(readable(answer))
     if right is None:
         raise ConfigError(f"the answer {answer[:80]!r} of a problem is not a number; correct it in the data")
-    place, given = _final_number(spoken(response))
+    located = locate(response, _PLACES)
+    assert located is not None, "each text has an end"
+    place, found = located
+    given = _last_number(found) if place is END else _only_number(found)
     if given is None:
-        return Verdict(False, None, f"no number {place}")
+        return Verdict(False, None, f"no number {place.where}")
     if given == right:
-        return Verdict(True, spell_number(given), f"{_short(given)} {place}")
-    return Verdict(False, spell_number(given), f"{_short(given)} {place} is not {_short(right)}")
-
-
-def _final_number(text: str) -> tuple[str, Fraction | None]:
-    """In words where the final answer stands, and its value."""
-    for place, find in _PLACES:
-        found = find(text)
-        if found is not None:
-            return place, _only_number(found)
-    return "at the end", _last_number(text)
+        return Verdict(True, spell_number(given), f"{_short(given)} {place.where}")
+    return Verdict(False, spell_number(given), f"{_short(given)} {place.where} is not {_short(right)}")
 
 
 def _only_number(text: str) -> Fraction | None:
     """The value of a text that holds one number, after words and equations that lead to it."""
     if (number := parse_number(text)) is not None:
         return number
-    text = _clean(text).strip()
-    if "_" in text:
-        return None  # a name in a program
-    text = _without_remark(text.rpartition("=")[2].strip().rstrip("!?").strip("\"'`"))
-    leading = _LEADING_WORDS.match(text)
-    assert leading is not None, "no words are some, too"
-    number, before = parse_quantity(text[leading.end() :]), re.findall(r"[a-z']+", leading.group().lower())[-2:]
+    text = without_parenthesis(_trimmed(_clean(text)), _number_in_front)
+    if "_" in text or is_about_something_else(text.removeprefix(leading_words(text))):
+        return None  # a name in a program, or an equation that is not solved
+    text = _trimmed(text.rpartition("=")[2])
+    leading = leading_words(text)
+    number, before = _number_or_in_brackets(text.removeprefix(leading)), re.findall(r"[a-z']+", leading.lower())[-2:]
     if number is None or any(map(_SPOILING.fullmatch, before)):
         return None
     return -number if before and before[-1] in _NEGATIVE else number
 
 
-def _without_remark(text: str) -> str:
-    """Without words in parentheses behind a number: `20 (twenty)`."""
-    number, opening, remark = text.rpartition(" (")
-    return number if opening and remark.endswith(")") and re.search("[a-zA-Z]", remark) else text
+def _number_in_front(text: str) -> Fraction | None:
+    """Behind words and equations."""
+    side = text.rpartition("=")[2].strip()
+    return parse_quantity(side.removeprefix(leading_words(side)))
+
+
+def _trimmed(text: str) -> str:
+    return text.strip().rstrip("!?.,;:").strip("\"'` ")
+
+
+def _number_or_in_brackets(text: str) -> Fraction | None:
+    """`[72]` is 72."""
+    bracketed = _IN_BRACKETS.fullmatch(text)
+    return parse_number(bracketed[1]) if bracketed else parse_quantity(text)
 
 
 def _last_number(text: str) -> Fraction | None:
     """The value of the last word that has a digit and does not begin with a letter; None if it is no number."""
     tail = text if len(text) <= LONGEST else text[-LONGEST:].partition(" ")[2]
-    words = _clean(tail).split()
+    return _last_in_words(without_parenthesis(_trimmed(_clean(tail)), _last_in_words))
+
+
+def _last_in_words(text: str) -> Fraction | None:
+    words = text.split()
     for i in reversed(range(len(words))):
         word = words[i].rpartition("=")[2]
         if not re.search(r"\d", word) or re.match(r"\W*[A-Za-z_]", word.removeprefix("\\frac")):
             continue
+        if "or" in words[max(i - 2, 0) : i]:
+            return None  # 72 or maybe 73
         word = word.rstrip(".,;:!?*)").lstrip("(*")
         if "/" in word and i > 0 and words[i - 1].isdigit():
             word = f"{words[i - 1]} {word}"  # 1 1/2
         value = parse_quantity(word)
-        following = words[i + 1].rstrip(".,;:!?") if i + 1 < len(words) else ""
-        return None if value is None else value * multiplier(following)
+        return None if value is None else value * multiplier(" ".join(words[i + 1 : i + 4]))
     return None
 
 

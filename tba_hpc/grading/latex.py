@@ -12,7 +12,7 @@ LONGEST = 2000
 _AND_OR = re.compile(r"(?:,\s?)?\\(?:text|mbox|mathrm|textrm)\s*\{\s*,?\s*(?:and|or)\s*\}")
 _BARE_AND_OR = re.compile(r"(?:, ?)?(?<=[\d\s)}])(?:and|or)(?=[\s\d(\\-])")
 _HALF_OF_DAY = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s*\{\s*([ap])\.?\s*m\.?\s*\}", re.IGNORECASE)
-_FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|emph|operatorname)\s*\{([^{}]*)\}")
+_FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|emph|underline|operatorname)\s*\{([^{}]*)\}")
 _WORDS = re.compile(r"\\(?:text|mbox|hbox|mathrm|textrm|textnormal|textsf)\s*\{([^{}]*)\}")
 _WORDS_AND_POWER = re.compile(_WORDS.pattern + r"(?:\s*\^\s*(?:\{\s*[23]\s*\}|[23]))?")
 _ONLY_WORDS = re.compile(rf"\s*(?:{_WORDS.pattern})\s*")
@@ -23,7 +23,9 @@ _LAYOUT = re.compile(
     r"\\(?:left|right|bigg?[lrm]?|Bigg?[lrm]?|displaystyle|textstyle|limits|quad|qquad)(?![a-zA-Z])"
     r"|(?<!\\)\\[!,;:> ]|~"
 )
-_GROUP = re.compile(r"(?<=\d)(?:,\s*\\!|\{,\}|\\[, ]|\\!)\s*(?=\d{3}(?!\d))")
+_MARK = r"(?:,\s*\\!|\{,\}|\\[, ]|\\!)\s*"
+_MARKED_GROUPS = re.compile(rf"(?<![\d.])\d{{1,3}}(?:{_MARK}\d{{3}})+(?!\d)")
+_GROUPS_OR_BRACKET = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)|\\?[{}]|[()\[\]]")
 _MATH_MODE = re.compile(r"(?<!\\)\\[()\[\]]|\\?\$")
 _SIGNED_CURRENCY = re.compile(r"-\\?\$(?=[\d.])")
 _UNITLESS = re.compile(r"\^\s*(?:\\circ(?![a-zA-Z])|\{\s*\\circ\s*\})|\\degree(?![a-zA-Z])|\\?%")
@@ -39,6 +41,8 @@ _SYNONYMS = (
     (re.compile(r"\\neq(?![a-zA-Z])|!="), r"\\ne "),
     (re.compile(r"\\lbrack(?![a-zA-Z])"), "["),
     (re.compile(r"\\rbrack(?![a-zA-Z])"), "]"),
+    (re.compile(r"(?:\\mathbb\s*(?:\{\s*R\s*\}|R)|\\R(?:eals)?)(?![a-zA-Z]|\s*[\^_])"), r"(-\\infty,\\infty)"),
+    (re.compile(r"([(\[,]\s*)\+\s*(?=\\infty)"), r"\1"),
     (re.compile(r"\\varnothing(?![a-zA-Z])"), r"\\emptyset"),
     (re.compile(r"\\begin\{bmatrix\}"), r"\\begin{pmatrix}"),
     (re.compile(r"\\end\{bmatrix\}"), r"\\end{pmatrix}"),
@@ -58,7 +62,7 @@ def readable(text: str) -> str:
         return ""
     text = _BOLD.sub(r"\2", plain(text))
     if "\\" in text or "{" in text:
-        text = _without_words(_FONT.sub(r"\1", _AND_OR.sub(",", _HALF_OF_DAY.sub(r" \1m", _flat(text)))))
+        text = _without_words(_FONT.sub(r"\1", _AND_OR.sub(", ", _HALF_OF_DAY.sub(r" \1m", _flat(text)))))
         text = _LAYOUT.sub(" ", text)
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
@@ -67,15 +71,31 @@ def readable(text: str) -> str:
 
 
 def _flat(text: str) -> str:
-    """Without inner boxes, and with one kind of comma between groups of digits."""
-    return _GROUP.sub(",", _INNER_BOX.sub(r"\1", text))
+    """Without inner boxes, and without marks between groups of digits that separate nothing else."""
+    return _MARKED_GROUPS.sub(lambda groups: re.sub(r"\D", "", groups.group()), _INNER_BOX.sub(r"\1", text))
 
 
 def normalise(text: str) -> str:
     """One spelling for answers that read the same: `readable`, without spaces that mean nothing, braces around one
-    character of an exponent or index, and punctuation at the end."""
-    text = _ONE_IN_BRACES.sub(r"\1\2", _BARE_AND_OR.sub(",", readable(text)))
+    character of an exponent or index, and punctuation at the end. Each comma in it separates elements: those between
+    groups of digits, outside of brackets and without a space behind them, are left out."""
+    text = _without_separators(_BARE_AND_OR.sub(", ", readable(text)))
+    text = _ONE_IN_BRACES.sub(r"\1\2", text)
     return _NEEDLESS_SPACE.sub("", re.sub(r"\s+", " ", text)).rstrip(" .,;:").lstrip(" ,;:")
+
+
+def _without_separators(text: str) -> str:
+    parts, depth, end = [], 0, 0
+    for match in _GROUPS_OR_BRACKET.finditer(text):
+        token = match.group()
+        if token in ("(", "[", r"\{"):
+            depth += 1
+        elif token in (")", "]", r"\}"):
+            depth = max(depth - 1, 0)
+        elif depth == 0 and token not in "{}":
+            parts += [text[end : match.start()], token.replace(",", "")]
+            end = match.end()
+    return "".join([*parts, text[end:]])
 
 
 def _without_words(text: str) -> str:

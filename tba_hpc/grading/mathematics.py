@@ -8,11 +8,12 @@ from typing import Self
 
 from tba_hpc.grading.algebra import Algebra, Reply
 from tba_hpc.grading.comparison import Outcome, compare, spelling
-from tba_hpc.grading.extraction import last_announced, last_box, last_tagged, spoken, without_tags
+from tba_hpc.grading.extraction import ANNOUNCED, BOXED, TAGGED, locate, without_tags
 from tba_hpc.grading.latex import normalise
 from tba_hpc.grading.verdict import Verdict
 from tba_hpc.settings import ConfigError
 
+_PLACES = (BOXED, TAGGED, ANNOUNCED)
 _START_SECONDS = 120.0
 """A worker that has not started by then, over the slowest of file systems, never will."""
 
@@ -48,11 +49,8 @@ class MathGrader:
 def final_answer(response: str) -> str | None:
     r"""What the last `\boxed` holds; without any, `<answer>`; without that, what follows the last `answer is`.
     Normalised; empty if it is blank, not closed or too long; None if a response has none."""
-    said = spoken(response)
-    for find in (last_box, last_tagged, last_announced):
-        if (found := find(said)) is not None:
-            return normalise(without_tags(found))
-    return None
+    located = locate(response, _PLACES)
+    return None if located is None else normalise(without_tags(located[1]))
 
 
 class _Batch:

@@ -14,6 +14,7 @@ MOST_DIGITS = 1000
 
 _INTEGER = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _DECIMAL = rf"(?:{_INTEGER}(?:\.\d*)?|\.\d+)"
+_WITH_POINT = re.compile(r"(?<![\d.])(\d*)\.(\d+)(?![\d.]|\\(?:overline|bar|dots|ldots))")
 _SIGN = r"[+-]?\s*"
 _EXPONENT = r"\^\s*(?:\{\s*[+-]?\s*\d{1,4}\s*\}|\d{1,4})"
 
@@ -49,6 +50,16 @@ def parse_number(text: str) -> Fraction | None:
 def spell_number(value: Fraction) -> str:
     """`72`, `-1/2`: one spelling a number."""
     return str(value)
+
+
+def decimals_as_fractions(text: str) -> str:
+    r"""Each decimal of a formula as `\frac{15}{10}`: algebra would round it."""
+    return _WITH_POINT.sub(_as_fraction, text)
+
+
+def _as_fraction(match: re.Match[str]) -> str:
+    numerator = (match[1] + match[2]).lstrip("0") or "0"
+    return rf"\frac{{{numerator}}}{{1{'0' * len(match[2])}}}"
 
 
 def _unsigned(text: str) -> Fraction | None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from tba_hpc.grading.numbers import LONGEST, parse_number
 
 _MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_MULTIPLYING = re.compile(rf"[\s,-]*({'|'.join(_MULTIPLIERS)})\b")
 _ATTACHED = (
     "mm|cm|km|mg|kg|ml|mL|ft|in|yd|mi|lbs?|oz|mph|kph|hrs?|mins?|secs?|st|nd|rd|th|m|g|s|h|l|L"
     "|cents?|hours?|minutes?|am|pm"
@@ -36,10 +37,15 @@ def parse_quantity(text: str) -> Fraction | None:
     if match is None or _CHANGING.search(match["words"]):
         return None
     number = parse_number(match["number"].rstrip(".,"))
-    first = re.match(r"[a-z]+", match["words"].lstrip(" ,-"))
-    return None if number is None else number * multiplier(first.group() if first else "")
+    return None if number is None else number * multiplier(match["words"])
 
 
-def multiplier(word: str) -> int:
-    """10⁶ for `million`, …; 1 for any other word."""
-    return _MULTIPLIERS.get(word, 1)
+def multiplier(words: str) -> int:
+    """What they begin with: 10⁶ of `million people`, 10⁵ of `hundred thousand`; 1 of other words. Of more than three
+    multipliers in a row the first three count."""
+    product, position = 1, 0
+    for _ in range(3):
+        if (match := _MULTIPLYING.match(words, position)) is None:
+            break
+        product, position = product * _MULTIPLIERS[match[1]], match.end()
+    return product

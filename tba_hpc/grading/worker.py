@@ -16,7 +16,8 @@ from types import FrameType
 from typing import Any, TextIO
 
 import math_verify
-import sympy
+
+from tba_hpc.grading.formulas import are_equal
 
 MEMORY = 2 * 2**30
 """Bytes of address space."""
@@ -25,8 +26,6 @@ _LATEX = [math_verify.LatexExtractionConfig(boxed_match_priority=0)]
 
 _FIRST = (("1+x", "x+1"), (r"\sqrt{2}\pi", r"\frac{1}{2}"), ("(1,x)", r"\{y\}"))
 """Questions that load parsers and rules, which takes seconds."""
-_SAME = 1e-9
-"""Formulas whose values differ by a smaller part of them may be equal."""
 
 
 class OutOfTimeError(BaseException):
@@ -74,35 +73,12 @@ def _equal(given: str, right: str) -> dict[str, Any]:
     ]
     if not all(formulas):
         return {"equal": False, "why": "no formula that algebra can read, and not the same text"}
-    if _differ_at_a_point(formulas[0][0], formulas[1][0]):
-        return {"equal": False, "why": "not equal by algebra"}
-    equal = math_verify.verify(
-        *formulas, numeric_precision=50, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=False
-    )
+    equal = are_equal(formulas[0][0], formulas[1][0])
+    if equal is None:
+        equal = math_verify.verify(
+            *formulas, numeric_precision=50, allow_set_relation_comp=True, timeout_seconds=None, raise_on_error=False
+        )
     return {"equal": bool(equal), "why": "equal by algebra" if equal else "not equal by algebra"}
-
-
-def _differ_at_a_point(one: Any, other: Any) -> bool:
-    """Whether two expressions have different values where each variable has one that depends on its name. Saves the
-    search for a form in which they are equal, which takes most of the time."""
-    if not (isinstance(one, sympy.Expr) and isinstance(other, sympy.Expr)):
-        return False
-    values = [_value_at_a_point(formula) for formula in (one, other)]
-    if values[0] is None or values[1] is None:
-        return False
-    return abs(values[0] - values[1]) > _SAME * max(abs(values[0]), abs(values[1]), 1.0)
-
-
-def _value_at_a_point(formula: sympy.Expr) -> complex | None:
-    """None if there is none, or if a name of several letters may be meant as their product."""
-    names = {symbol: symbol.name for symbol in formula.free_symbols}
-    if any(len(name.lstrip("\\")) > 1 for name in names.values()):
-        return None
-    point = {symbol: sympy.Rational(ord(name[-1]), 61) for symbol, name in names.items()}
-    value = formula.subs(point).doit().evalf(20)
-    if not value.is_number or value.has(sympy.nan, sympy.zoo, sympy.oo):
-        return None
-    return complex(value)
 
 
 def _only_replies_to_stdout() -> TextIO:

@@ -34,6 +34,25 @@ RIGHT = [
     r"\(5+3\cdot 7\)",
     "-(-3*7)+5",
     "3*7+5 = 13*2",
+    "3 x 7 + 5",
+    "3 X 7+5",
+    "3x7+5",
+    "[3*7]+5",
+    r"\{3*7\}+5",
+    r"\boxed{\{3 \times 7\} + 5}",
+    "3*7+5;",
+    "3*7+5,",
+    "<ANSWER>3*7+5</ANSWER> I hope so.",
+    "<Answer>3*7+5</answer>",
+    "<answer>3*7+5",
+    "3+5+7 <answer>\n3*7+5\n",
+    "<answer>3+5+7</answer> no, <answer>3*7+5",
+    "The answer is 3*7+5",
+    "**The answer is `3*7+5`.**",
+    "The answer is 3*7+5, since 3+5+7 is too small.",
+    "Answer: 3*7+5\n\nIt uses each number once.",
+    "The solution is 3*7+5",
+    "<answer>The answer is 3*7+5</answer>",
 ]
 
 WRONG = {
@@ -50,13 +69,26 @@ WRONG = {
     "other sum claimed": ["3*7+5 = 27", "3*7+5 = 27 = 26", "3*7+5 = x", "3*7+5 =", "= 26", "26 = 3*7+5"],
     "other numbers": ["26", "3*7+5+0", "21+5", "(3*7+5)*7/7", "3*7", "13*2", "3*7+5*1", "37-11", "3*7 + 5 + 5 - 5"],
     "not closed": [
-        "<answer>3*7+5",
         "<answer>3*7+5</answer> <answer>",
+        "3*7+5 <answer>",
+        "<answer>3*7+5 is my answer",
         r"\boxed{3*7+5",
         "3*7+5 \\boxed",
     ],
     "thought only": ["3*7+5</think>", "<think>3*7+5", "<think><answer>3*7+5</answer></think>"],
     "not alone": ["3*7+5 works", "so 3*7+5", "3*7+5, I think", "3*7+5\n</answer>", "3*7+5; 3*7+5", "3*7+5 + nothing"],
+    "several": [
+        "3*7+5 or 3+5+7",
+        "The answer is 3*7+5 or 3+5+7",
+        "The answer is 3*7+5, 3+5+7",
+        "[3*7+5, 3+5+7]",
+        "{3*7+5} {3+5+7}",
+        "<answer>3*7+5, 3+5+7</answer>",
+        "The answer is 3*7+5\nThe answer is 3+5+7",
+        "<ANSWER>3+5+7</ANSWER> 3*7+5",
+    ],
+    "brackets": ["[3*7)+5", "(3*7]+5", "{3*7)+5", "[3*7+5", "3*7]+5"],
+    "no factors beside it": ["x3*7+5", "3*7+5 x", "3 x x 7+5", "3 x 7 + x5"],
     "no arithmetic": ["3**7+5", "3*7+5.0", "0x3*7+5", "3_*7+5", "３²", "3*7+-(-5)", "3e0*7+5", "3//1*7+5", "three"],
 }
 
@@ -94,9 +126,9 @@ def test_wrong_for_a_reason(response):
 @pytest.mark.parametrize("response", HOSTILE, ids=lambda text: ascii(text[:20]))
 def test_hostile_text_is_wrong_quickly_and_does_nothing(response, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    started = time.monotonic()
+    started = time.process_time()
     assert not grade_countdown(response, NUMBERS, TARGET).correct
-    assert time.monotonic() - started < 0.5
+    assert time.process_time() - started < 0.5
     assert list(Path().iterdir()) == []
     assert grade_countdown("3*7+5", NUMBERS, TARGET).correct
 
@@ -109,7 +141,8 @@ def test_hostile_text_is_wrong_quickly_and_does_nothing(response, tmp_path, monk
         ("3/5+7", "3/5+7", "is worth 38/5, not 26"),
         ("3*7", "3*7", "uses 3, 7 where 3, 5, 7 are given"),
         ("3*7+5=27", "3*7+5", "says it is worth 27; it is worth 26"),
-        ("<answer>3*7+5", None, "the last <answer> is never closed"),
+        ("[5] + 3 x 7", "5+3*7", "is worth 26"),
+        ("<answer>", None, "no answer"),
         ("", None, "no answer"),
     ],
 )

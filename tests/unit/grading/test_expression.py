@@ -42,6 +42,18 @@ VALUES = {
     r"\frac{\frac{1}{2}}{\frac{1}{3}}": Fraction(3, 2),
     r"\frac{-3}{5} + 1": Fraction(2, 5),
     r"1/\frac{1}{2}": 2,
+    "3 x 5": 15,
+    "3X5x2": 30,
+    "(3)x(5)": 15,
+    "3 ｘ 5": 15,
+    "10x5": 50,
+    "[3+5]*7": 56,
+    "{3+5}*7": 56,
+    "[(3+5)*{7-5}]/2": 8,
+    r"\left\{3+5\right\}*7": 56,
+    r"\frac{{3}+5}{2}": 4,
+    r"{3+5}\cdot\frac{3}{{5}}": Fraction(24, 5),
+    "[-3]+5": 2,
     "999999999": 999999999,
 }
 
@@ -49,7 +61,7 @@ NO_ARITHMETIC = {
     "empty": ["", " ", "()", "-", r"\frac{}{}"],
     "operands missing": ["3+", "*3", "3+*5", "(3+)", "+3", "+", "(+3)"],
     "signs within": ["5--3", "5*-3", "--3", "5+-3"],
-    "operators missing": ["3 5", "3(5)", "(3)(5)", r"3\frac{1}{2}", "(3)5"],
+    "operators missing": ["3 5", "3(5)", "(3)(5)", r"3\frac{1}{2}", "(3)5", "[3]5", "3{5}", "{3}{5}"],
     "unbalanced": [
         "(3",
         "3)",
@@ -61,13 +73,26 @@ NO_ARITHMETIC = {
         r"\frac{(3}{5)}",
         "3}",
         "3}{5",
+        "[3)",
+        "(3]",
+        "{3)",
+        "[3}",
+        "([3)]",
+        r"\frac[3]{5}",
+        r"\frac{[3}]{5}",
+        "[]",
+        "{}",
         r"\frac{3}{5}{7}",
     ],
     "other operators": ["3**5", "3//5", "3^5", "3%5", "3!", "3²", "3<5", "3,5"],
     "other numbers": ["0x10", "1_0", "1e3", "3.5", ".5", "3.", "1,080", "007", "00", "1" * 10, "Ⅷ", "①"],
     "names": [
         "x",
-        "3x5",
+        "3y5",
+        "3x",
+        "x5",
+        "3xx5",
+        "0X10",
         "__import__('os')",
         "().__class__",
         "abs(3)",
@@ -125,10 +150,10 @@ def test_depth_is_no_danger(text):
     "text", ["1" + "+1" * MAX_CHARACTERS, "(" * 10**6, "9" * 10**6, " " * 10**6, "\\frac{" * 10**6]
 )
 def test_length_is_bounded(text):
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(NotArithmeticError, match="longer than"):
         parse(text)
-    assert time.monotonic() - started < 0.1
+    assert time.process_time() - started < 0.1
 
 
 def slow_value(tree):
@@ -164,7 +189,7 @@ def test_agrees_with_the_tree_that_was_written(tree, spaces):
         assert (again.value, again.text, again.numbers) == (value, expression.text, expression.numbers)
 
 
-@given(st.text() | st.text("0123456789+-*/(){} \\frac=._ex", max_size=40))
+@given(st.text() | st.text("0123456789+-*/(){}[] \\frac=._ex", max_size=40))
 def test_no_text_does_anything_but_parse_or_be_refused(text):
     with contextlib.suppress(NotArithmeticError):
         assert isinstance(parse(text).value, Fraction)

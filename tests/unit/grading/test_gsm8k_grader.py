@@ -254,14 +254,14 @@ def test_no_text_is_an_error_or_takes_long(text):
     "piece", ["9", "9 ", "9,", "#### ", "\\boxed{", "\\frac", "*", "a ", "é", "½", "$", "1/", "<", "1 a"]
 )
 def test_long_responses_take_no_longer_than_their_length(piece):
-    started = time.perf_counter()
+    started = time.process_time()
     grade_number(piece * 100_000, "72")
     grade_number("#### " + piece * 100_000, "72")
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 def test_words_behind_a_number_take_no_longer_than_their_length():
-    started = time.monotonic()
+    started = time.process_time()
     for tail in ("a" * 990 + "+", "a " * 490 + "+", "was sold in April & " * 40):
         grade_number(f"#### 5 {tail}", "5")
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
