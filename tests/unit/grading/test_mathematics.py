@@ -237,7 +237,7 @@ def test_no_text_is_an_error_or_takes_long(text):
 
 @pytest.mark.parametrize("piece", ["\\frac", "\\text{", "{", "*", " ", "(", "\\boxed{", "=", ",", "9", "é", "a "])
 def test_long_answers_take_no_longer_than_their_length(piece):
-    started = time.perf_counter()
+    started = time.process_time()
     for length in (1999, 10**5):
         compare(normalise((piece * length)[:length]), "x^2+1")
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5

@@ -63,10 +63,10 @@ def test_a_number_has_one_spelling(value, text):
 
 @pytest.mark.parametrize("text", [*(piece * 10**5 for piece in ("9", "9^", "1,", "1/", "(", " ")), "1e999"])
 def test_no_text_takes_long(text):
-    started = time.perf_counter()
+    started = time.process_time()
     parse_number(text)
     parse_quantity(text)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 @pytest.mark.parametrize(
