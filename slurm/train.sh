@@ -3,8 +3,10 @@
 # site, loads its modules, and defines
 #
 #   train CONFIG [KEY=VALUE …]
+#   sft CONFIG [KEY=VALUE …]
 #
-# which becomes `tba-hpc train --srun`: the process that Slurm signals, and that has the job requeued.
+# which become `tba-hpc train --srun` and `tba-hpc sft --srun`: the process that Slurm signals, and that has the job
+# requeued.
 
 cd "$SLURM_SUBMIT_DIR" || exit 2
 # shellcheck source=slurm/sites/site.env
@@ -17,4 +19,8 @@ fi
 
 train() {
     exec "$TBA_HPC_PYTHON" -m tba_hpc train --srun --resume auto "$@"
+}
+
+sft() {
+    exec "$TBA_HPC_PYTHON" -m tba_hpc sft --srun --resume auto "$@"
 }

@@ -7,52 +7,50 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 
-from transformers import PreTrainedTokenizerBase
-
-from tba_hpc.checkpoint import Checkpoint, CheckpointState, remove_old, write_checkpoint
-from tba_hpc.config import RunConfig
-from tba_hpc.optim.engine import OptimEngine
-from tba_hpc.reference import ReferencePolicy
-from tba_hpc.replay.buffer import ReplayBuffer
-from tba_hpc.replay.snapshot import ReplaySnapshot
-from tba_hpc.settings import to_yaml
+from tba_hpc.checkpoint_folder import remove_old, write_checkpoint
+from tba_hpc.config import CheckpointConfig
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of all that training goes on to change."""
+
+    fill: Callable[[Path], None]
+    """Writes it into a folder, on whatever thread. Raises `OSError`."""
+    release: Callable[[], None] = lambda: None
+    """To be called when it is written, or has failed to be."""
+
+
 class Checkpointer:
-    """Writes the checkpoints of a run. For trainer 0's main thread."""
+    """Writes the checkpoints of a run. For the main thread of the process that trains, of trainer 0 if there are
+    several."""
 
     def __init__(
         self,
-        config: RunConfig,
+        config: CheckpointConfig,
         folder: Path,
-        engine: OptimEngine,
-        tokenizer: PreTrainedTokenizerBase,
-        buffer: ReplayBuffer,
-        describe: Callable[[int], CheckpointState],
-        first: CheckpointState,
-        reference: ReferencePolicy | None = None,
+        take: Callable[[int, float], Snapshot],
+        first_step: int,
+        save_seconds: float = 0.0,
         is_superseded: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`describe` gives the rest of the state after so many steps; `first`: in which this attempt begins;
-        `reference`: π_ref, if it moves.
+        """`take` copies the state after so many steps, in which it notes how many seconds the last save took.
+        `first_step`: steps that were done before this attempt; `save_seconds`: how long a save took then.
         `is_superseded`: whether a later attempt of the run has begun, as happens where Slurm has given up a node that
         is only cut off."""
         self._config = config
         self._folder = folder
-        self._engine = engine
-        self._tokenizer = tokenizer
-        self._buffer = buffer
-        self._describe = describe
-        self._last = first.step
-        self._save_seconds = first.save_seconds
-        self._reference = reference
+        self._take = take
+        self._last = first_step
+        self._save_seconds = save_seconds
         self._is_superseded = is_superseded
         self._writing: Future[float] | None = None
-        self._snapshot: ReplaySnapshot | None = None
+        self._snapshot: Snapshot | None = None
         self.metrics: dict[str, float] = {}
         """Of the last save: seconds that training stood still for it, and that it took in all, beside training."""
 
@@ -71,7 +69,7 @@ class Checkpointer:
         due. Only where the checkpoint is to be pinned, training waits. A failed save is logged; training goes on, and
         the next may succeed."""
         self._look_after_writing()
-        every, pin = self._config.checkpoint.every_steps, self._config.checkpoint.pin_every
+        every, pin = self._config.every_steps, self._config.pin_every
         if every is None or steps // every <= self._last // every:
             return
         if pin and steps % pin == 0:
@@ -90,7 +88,7 @@ class Checkpointer:
         """Waits for the save under way, if one is. Raises `TimeoutError`."""
         if self._writing is None:
             return
-        seconds = self._config.checkpoint.timeout_seconds
+        seconds = self._config.timeout_seconds
         try:
             self._writing.exception(seconds)
         except TimeoutError as error:
@@ -103,36 +101,21 @@ class Checkpointer:
         self._check_not_superseded()
         started = time.monotonic()
         self._last = steps
-        fill = self._copy(steps)
+        snapshot = self._snapshot = self._take(steps, self._save_seconds)
         self.metrics["checkpoint/copy_seconds"] = time.monotonic() - started
         writing = self._writing = Future()
         threading.Thread(
-            target=self._write, args=(steps, fill, started, writing), name="checkpoint", daemon=True
+            target=self._write, args=(steps, snapshot, started, writing), name="checkpoint", daemon=True
         ).start()
         return writing
 
-    def _copy(self, steps: int) -> Callable[[Path], None]:
-        """Copies all that training goes on to change. What it returns writes it into a folder."""
-        state = self._describe(steps).model_copy(update={"save_seconds": self._save_seconds})
-        config_yaml = to_yaml(self._config)
-        tensors = {name: tensor.to("cpu", copy=True) for name, tensor in self._engine.state().items()}
-        reference = self._reference if state.reference_version else None
-        reference_weights = reference.copied_state() if reference else {}
-        replay = self._snapshot = self._buffer.snapshot()
+    def _write(self, steps: int, snapshot: Snapshot, started: float, writing: Future[float]) -> None:
+        """On a thread of its own."""
 
         def fill(folder: Path) -> None:
-            checkpoint = Checkpoint(folder)
-            checkpoint.write_state(state, config_yaml, tensors)
-            self._engine.save_pretrained(checkpoint.policy, self._tokenizer, tensors)
-            if reference:
-                reference.save_pretrained(checkpoint.reference, reference_weights)
-            replay.write(checkpoint.replay)
+            snapshot.fill(folder)
             self._check_not_superseded()
 
-        return fill
-
-    def _write(self, steps: int, fill: Callable[[Path], None], started: float, writing: Future[float]) -> None:
-        """On a thread of its own."""
         try:
             path = write_checkpoint(self._folder, steps, fill)
             logger.info("checkpoint %s is complete", path)
@@ -147,7 +130,7 @@ class Checkpointer:
 
     def _remove_old(self) -> None:
         try:
-            remove_old(self._folder, self._config.checkpoint)
+            remove_old(self._folder, self._config)
         except OSError as error:
             logger.warning("old checkpoints in %s are not all removed: %s", self._folder, error)
 

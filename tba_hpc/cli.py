@@ -150,25 +150,38 @@ def submit_run(
 
 
 @app.command()
-def sft(config: ConfigFile, overrides: Overrides = None) -> None:
+def sft(
+    config: ConfigFile,
+    overrides: Overrides = None,
+    srun: Annotated[bool, typer.Option("--srun", help="Start it on the one task of this Slurm job.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Delete an earlier run in the run directory.")] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            help="auto: go on from the newest checkpoint of the run, if there is one. Or a checkpoint's folder."
+        ),
+    ] = None,
+) -> None:
     """Supervised fine-tuning: the warm-up that reinforcement learning starts from."""
+    from tba_hpc.launch.command import launched_tasks, rank_command
+
+    if overwrite and resume:
+        raise ConfigError("--overwrite deletes the run that --resume goes on with: give one of them")
+    if (tasks := launched_tasks(os.environ)) > 1:
+        raise ConfigError(f"sft is a single process, but a launcher has started {tasks} tasks: ask for one")
+    if srun:
+        from tba_hpc.launch.slurm import run_by_srun
+
+        sys.exit(run_by_srun(rank_command(config, overrides or [], overwrite, resume, command="sft"), os.environ))
+    from tba_hpc.interruption import Interruption
+
+    interruption = Interruption()  # before anything slow: a signal would end a process that has no handler yet
     from tba_hpc.config import load_sft_config
 
     settings = load_sft_config(config, overrides or [])
-    from tba_hpc.progress import ProgressDisplay
-    from tba_hpc.sft import COLUMNS, run_sft
+    from tba_hpc.sft.run import run_sft
 
-    console, shown = Console(), dict[str, float]()
-    display = ProgressDisplay(console, "step", settings.training.max_steps, COLUMNS)
-
-    def show(metrics: dict[str, float]) -> None:
-        shown.update(metrics)  # the accuracy stays until there is a new one
-        display.update(int(metrics["step"]) + 1, shown)
-
-    with display:
-        result = run_sft(settings, show)
-    accuracy = f"{result.evaluation.accuracy.share:.1%} greedy accuracy; " if result.evaluation else ""
-    console.print(f"{accuracy}saved in {result.checkpoint} after {result.steps} steps", soft_wrap=True, markup=False)
+    sys.exit(run_sft(settings, interruption, Console(), resume, overwrite))
 
 
 @app.command()

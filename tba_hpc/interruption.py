@@ -92,3 +92,18 @@ class Deadline:
         self._longest_pause = max(self._longest_pause, now - self._last_look)
         self._last_look = now
         return self._end is not None and now + self._longest_pause + save_seconds + self._margin >= self._end
+
+
+def job_deadline(
+    interruption: Interruption, walltime_seconds: float | None, save_before_end: float, environment: Mapping[str, str]
+) -> Deadline:
+    """That of the job which this process is part of: `walltime_seconds` after it began, or else when `job_end` tells.
+    Raises `RuntimeError` if it has come already: the run would be requeued for ever."""
+    end = interruption.watching_since + walltime_seconds if walltime_seconds else job_end(environment)
+    deadline = Deadline(end, save_before_end)
+    if deadline.has_come(save_seconds=0):
+        raise RuntimeError(
+            f"the job is too short: it ends within launch.save_before_end = {save_before_end:.0f} s, before training "
+            "has begun; ask for more time, or set launch.save_before_end lower"
+        )
+    return deadline

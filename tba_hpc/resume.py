@@ -1,29 +1,15 @@
-"""How an attempt of a run begins: afresh, or with a checkpoint of an earlier one."""
+"""How an attempt of a run of reinforcement learning begins."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from tba_hpc.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    CheckpointState,
-    PromptState,
-    adopt_checkpoint,
-    clear_leftovers,
-    is_checkpoint_name,
-    newest_checkpoint,
-    set_aside_newer,
-    verify_checkpoint,
-)
+from tba_hpc.attempt import Beginning, changed_settings, refuse_changes
+from tba_hpc.checkpoint import Checkpoint, CheckpointState, PromptState
 from tba_hpc.config import RunConfig
 from tba_hpc.prompts import PromptOrder
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError, PositiveInt, Settings, read_yaml, to_yaml, validate
-
-AUTO = "auto"
-"""Go on from the newest checkpoint of the run, if there is one."""
 
 _FIXED = (
     "seed",
@@ -66,92 +52,39 @@ class Start(Settings):
 
 
 def prepare_start(config: RunConfig, resume: str | None, overwrite: bool, n_prompts: int) -> Start | None:
-    """Finds the checkpoint to go on from, if one is asked for, and leaves the run's folder as this attempt needs it.
-    `resume` is `AUTO`, a checkpoint's folder, or None for a fresh start. Returns None if the run has finished already.
+    """Leaves the run's folder as this attempt needs it, and finds the checkpoint to go on from, as `Beginning.attempt`
+    does. Returns None if the run has finished already.
 
     `n_prompts`: size of the training split. Raises `ConfigError`, and changes nothing, for a checkpoint that cannot be
     used, a setting that cannot change, and whatever `RunDir` refuses."""
-    try:
-        return _prepare_start(config, RunDir(config.run_dir), resume, overwrite, n_prompts)
-    except CheckpointError as error:
-        raise ConfigError(f"--resume {resume}: {error}") from error
-    except OSError as error:
-        raise ConfigError(f"run_dir = {str(config.run_dir)!r} cannot be prepared: {error}") from error
-
-
-def _prepare_start(
-    config: RunConfig, run_dir: RunDir, resume: str | None, overwrite: bool, n_prompts: int
-) -> Start | None:
+    run_dir = RunDir(config.run_dir)
     finished = run_dir.finished_steps()
-    if resume == AUTO and finished is not None and finished >= config.trainer.steps:
+    attempt = Beginning(
+        run_dir,
+        to_yaml(config),
+        models=config.model.paths,
+        finished=finished is not None and finished >= config.trainer.steps,
+        kind=Checkpoint,
+        check=lambda checkpoint: _check_compatible(config, checkpoint, checkpoint.state(), n_prompts),
+    ).attempt(resume, overwrite)
+    if attempt is None:
         return None
-    checkpoint = _find(run_dir, resume)
-    if checkpoint is None:
-        return _begin(config, run_dir, resume, overwrite)
-    state = checkpoint.state()
-    _check_compatible(config, checkpoint, state, n_prompts)
-    if checkpoint.path.parent != run_dir.checkpoints.resolve():
-        return _begin(config, run_dir, resume, overwrite, checkpoint)
-    attempt = run_dir.begin_attempt()
-    clear_leftovers(run_dir.checkpoints)
-    set_aside_newer(run_dir.checkpoints, checkpoint.path)
-    run_dir.go_on(to_yaml(config), state.step)
-    return Start(config=config, attempt=attempt, checkpoint=checkpoint.path)
-
-
-def _find(run_dir: RunDir, resume: str | None) -> Checkpoint | None:
-    """Its path is absolute, without links. Raises `CheckpointError`, and `ConfigError` for one of the run's own that it
-    would not find again."""
-    if resume is None:
-        return None
-    if resume == AUTO:
-        return newest_checkpoint(run_dir.checkpoints.resolve())
-    path = Path(resume).resolve()
-    if path.parent == run_dir.checkpoints.resolve() and path.exists() and not is_checkpoint_name(path.name):
-        raise ConfigError(f"--resume {resume}: give it a name like step_00000100 first, or step_00000100.2")
-    try:
-        return verify_checkpoint(path)
-    except CheckpointError as error:
-        hint = "give auto, or a folder like RUN_DIR/checkpoints/step_00000100"
-        raise CheckpointError(f"{error}; {hint}") from error
-
-
-def _begin(
-    config: RunConfig, run_dir: RunDir, resume: str | None, overwrite: bool, checkpoint: Checkpoint | None = None
-) -> Start:
-    """The first attempt of a run, or the first after others that came to nothing; with another run's checkpoint, if one
-    is given. Raises `ConfigError` for a finished run of which only the checkpoints are gone."""
-    again = resume == AUTO
-    if again and run_dir.report.exists():
-        raise ConfigError(
-            f"run_dir = {str(run_dir.path)!r} holds a finished run but none of its checkpoints to go on from"
-        )
-    run_dir.prepare(to_yaml(config), overwrite or again, config.model.paths, keep_logs=again)
-    adopted = adopt_checkpoint(run_dir.checkpoints.resolve(), checkpoint) if checkpoint else None
-    return Start(config=config, attempt=run_dir.begin_attempt(), checkpoint=adopted)
+    path = attempt.checkpoint.path if attempt.checkpoint else None
+    return Start(config=config, attempt=attempt.number, checkpoint=path)
 
 
 def _check_compatible(config: RunConfig, checkpoint: Checkpoint, state: CheckpointState, n_prompts: int) -> None:
     # What the checkpoint's configuration does not name, as settings were fewer when it was written, had its default.
     before = validate(RunConfig, read_yaml(checkpoint.config), str(checkpoint.config))
-    saved, now = before.model_dump(mode="json"), config.model_dump(mode="json")
     fixed = [
         *_FIXED,
         *(_FIXED_IN_LOCKSTEP if config.in_lockstep else ()),
         *(_FIXED_IF_REUSE_IS_BOUNDED if config.trainer.max_reuse else ()),
     ]
-    problems = [
-        f"{key} was {_at(saved, key)!r} and is now {_at(now, key)!r}"
-        for key in fixed
-        if _at(saved, key) != _at(now, key)
-    ]
+    problems = changed_settings(before, config, fixed)
     if state.prompts.size != n_prompts:
         problems.append(f"the task had {state.prompts.size} training prompts and now has {n_prompts}")
-    if problems:
-        raise ConfigError(
-            "\n  ".join([f"the run cannot go on from {checkpoint.path} with other settings than these:", *problems])
-            + "\nset them back, or start another run in another run_dir, without --resume"
-        )
+    refuse_changes(checkpoint.path, problems)
     if state.step > config.trainer.steps:
         raise ConfigError(f"trainer.steps = {config.trainer.steps}, but the run has done {state.step} already")
     k = config.trainer.sync_every
@@ -160,13 +93,6 @@ def _check_compatible(config: RunConfig, checkpoint: Checkpoint, state: Checkpoi
             f"trainer.steps = {config.trainer.steps}: a run with schedule = {config.schedule} that ended after step "
             f"{state.step}, between two syncs (trainer.sync_every = {k}), cannot be extended"
         )
-
-
-def _at(values: Any, key: str) -> Any:
-    """The value at a dotted path; None where there is none."""
-    for part in key.split("."):
-        values = values.get(part) if isinstance(values, dict) else None
-    return values
 
 
 def _divided(prompts: PromptState, seed: int, n_searchers: int) -> PromptState:

@@ -25,7 +25,7 @@ from tba_hpc.distributed.weight_channel import FlatWeights
 from tba_hpc.distributed.world import World, broadcast_text
 from tba_hpc.evaluator import EvaluationStoppedError, evaluate
 from tba_hpc.intake import Arrived, Intake, LockstepIntake
-from tba_hpc.interruption import SAVED_EXIT_CODE, Deadline, Interruption, job_end
+from tba_hpc.interruption import SAVED_EXIT_CODE, Interruption, job_deadline
 from tba_hpc.metrics import MetricsWriter
 from tba_hpc.models import load_policy, load_tokenizer
 from tba_hpc.monitor import COLUMNS, Monitor
@@ -39,6 +39,7 @@ from tba_hpc.resume import Start
 from tba_hpc.rollout.ending import ResponseEnd
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.run_dir import RunDir
+from tba_hpc.run_snapshot import RunSnapshots
 from tba_hpc.tasks import Task, make_task
 from tba_hpc.trainer import Trainer
 from tba_hpc.trajectory import Trajectory
@@ -77,7 +78,8 @@ def run_leader(start: Start, world: World, interruption: Interruption) -> int:
         console.print(f"going on from {start.checkpoint}", soft_wrap=True, highlight=False, markup=False)
         logger.info("going on from %s", start.checkpoint)
     parts = _make_parts(start, world)
-    deadline = _deadline(parts.config, interruption)
+    launch = parts.config.launch
+    deadline = job_deadline(interruption, launch.walltime_seconds, launch.save_before_end, os.environ)
     departure = Departure(interruption, parts.exchange, parts.group, deadline)
     parts.exchange.start()
     parts.exchange.publish(parts.state.step, parts.engine.named_parameters())  # with which the searchers begin
@@ -137,19 +139,6 @@ def _exchange(config: RunConfig, world: World, engine: OptimEngine, syncs: int) 
     return TrainerExchange(world, flat, group, config.distributed, syncs)
 
 
-def _deadline(config: RunConfig, interruption: Interruption) -> Deadline:
-    """Raises `RuntimeError` if it has come already: the run would be requeued for ever."""
-    walltime = config.launch.walltime_seconds
-    end = interruption.watching_since + walltime if walltime else job_end(os.environ)
-    deadline = Deadline(end, config.launch.save_before_end)
-    if deadline.has_come(save_seconds=0):
-        raise RuntimeError(
-            f"the job is too short: it ends within launch.save_before_end = {config.launch.save_before_end:.0f} s, "
-            "before training has begun; ask for more time, or set launch.save_before_end lower"
-        )
-    return deadline
-
-
 def _train(parts: _Parts, departure: Departure, console: Console) -> tuple[int, str | None]:
     """Evaluates the policy before its first step, and trains. Returns the optimizer steps of the run so far, and why it
     has to leave, if it has to."""
@@ -162,15 +151,13 @@ def _train(parts: _Parts, departure: Departure, console: Console) -> tuple[int, 
     monitor = Monitor(
         config.logging, config.rollout, writer, display, parts.buffer, parts.intake, lambda t: _render(t, parts)
     )
+    snapshots = RunSnapshots(config, parts.engine, parts.tokenizer, parts.buffer, parts.record.state, parts.reference)
     checkpointer = Checkpointer(
-        config,
+        config.checkpoint,
         parts.run_dir.checkpoints,
-        parts.engine,
-        parts.tokenizer,
-        parts.buffer,
-        parts.record.state,
-        parts.state,
-        parts.reference,
+        snapshots.take,
+        steps_done,
+        parts.state.save_seconds,
         is_superseded=lambda: parts.run_dir.latest_attempt > parts.attempt,
     )
     trainer = Trainer(

@@ -21,7 +21,8 @@ import numpy as np
 import torch
 import yaml
 
-from tba_hpc.checkpoint import CheckpointState, PromptState, list_checkpoints
+from tba_hpc.checkpoint import CheckpointState, PromptState
+from tba_hpc.checkpoint_folder import list_checkpoints
 from tba_hpc.checkpointer import Checkpointer
 from tba_hpc.config import RunConfig, load_run_config
 from tba_hpc.models import fresh_llama
@@ -29,6 +30,7 @@ from tba_hpc.objectives import OBJECTIVES
 from tba_hpc.optim.torch_engine import TorchEngine
 from tba_hpc.prompts import PromptOrder
 from tba_hpc.replay.buffer import ReplayBuffer
+from tba_hpc.run_snapshot import RunSnapshots
 from tba_hpc.tasks.arithmetic import Arithmetic
 from tba_hpc.trajectory import ROW_DTYPE, SampledBatch, TrajectoryBatch
 
@@ -70,15 +72,10 @@ class Bench:
         self._folder, self._step = folder / "checkpoints", 0
         start = CheckpointState.of_new_run(PromptState.of(PromptOrder.of(10**6, 0), [0]))
         tokenizer = Arithmetic({}).new_tokenizer()
-        self._saver = Checkpointer(
-            config,
-            self._folder,
-            self._engine,
-            tokenizer,
-            self._buffer,
-            lambda step: start.model_copy(update={"step": step}),
-            start,
+        snapshots = RunSnapshots(
+            config, self._engine, tokenizer, self._buffer, lambda step: start.model_copy(update={"step": step})
         )
+        self._saver = Checkpointer(config.checkpoint, self._folder, snapshots.take, first_step=0)
         self._train()  # the first step makes the optimizer's state
 
     @property

@@ -26,7 +26,8 @@ from recipe_runs import lines_of
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
-from tba_hpc.checkpoint import Checkpoint, list_checkpoints, verify_checkpoint
+from tba_hpc.checkpoint import Checkpoint, verify_checkpoint
+from tba_hpc.checkpoint_folder import list_checkpoints
 from tba_hpc.config import RunConfig, load_run_config
 from tba_hpc.models import Sequences, load_policy, load_tokenizer, token_logprobs
 from tba_hpc.replay.buffer import ReplayBuffer

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, NonNegativeFloat, model_validator
 
 from tba_hpc.config.checks import GradNorm, checked, learning_rate_problem
-from tba_hpc.config.operation import EvaluationConfig
+from tba_hpc.config.operation import CheckpointConfig, EvaluationConfig, LaunchConfig
 from tba_hpc.config.policy import ModelConfig, TaskConfig
 from tba_hpc.schedules import LearningRateSchedule
 from tba_hpc.settings import Integer, PositiveInt, Settings, apply_overrides, read_yaml, validate
@@ -44,6 +44,8 @@ class SftConfig(Settings):
     training: SftTrainingConfig
     max_response_tokens: PositiveInt
     evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    launch: LaunchConfig = LaunchConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> SftConfig:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 _SIZE_VARIABLES = ("SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
@@ -14,13 +15,17 @@ _OF_A_JOB = re.compile(r"SLURM_(?!CONF$)|SLURMD_|SRUN_|SBATCH_|SUBMITIT_")
 
 
 def rank_command(
-    config: Path, overrides: Sequence[str], overwrite: bool = False, resume: str | None = None
+    config: Path,
+    overrides: Sequence[str],
+    overwrite: bool = False,
+    resume: str | None = None,
+    command: Literal["train", "sft"] = "train",
 ) -> list[str]:
-    """What an MPI launcher has to start on every rank, as a list of words that no shell needs to see."""
+    """What a launcher has to start on every rank, as a list of words that no shell needs to see."""
     flags = ["--overwrite"] if overwrite else []
     if resume is not None:
         flags += ["--resume", resume]
-    return [sys.executable, "-m", "tba_hpc", "train", str(config), *flags, *overrides]
+    return [sys.executable, "-m", "tba_hpc", command, str(config), *flags, *overrides]
 
 
 def inside_mpi_world(environment: Mapping[str, str]) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -15,10 +14,8 @@ from tba_hpc.config import ModelConfig, TrainerConfig
 from tba_hpc.models import recompute_activations
 from tba_hpc.objectives.base import Objective
 from tba_hpc.optim.batch_loss import BatchLoss
-from tba_hpc.optim.parameters import TrainedParameters
+from tba_hpc.optim.trained_model import TrainedModel
 from tba_hpc.trajectory import SampledBatch
-
-_WEIGHTS = "weights"  # what the float32 parameters are called in the state, beside the optimizer's own terms
 
 
 def _alone(tensor: Tensor) -> None:
@@ -58,13 +55,8 @@ class TorchEngine:
             micro_batch_tokens=trainer.micro_batch_tokens,
             device=device,
         )
-        self._parameters = TrainedParameters(model)
-        self._optimizer = torch.optim.AdamW(
-            self._parameters.named().values(),
-            lr=0.0,  # set at each step
-            betas=trainer.adam_betas,
-            weight_decay=trainer.weight_decay,
-        )
+        self._trained = TrainedModel(model, trainer.weight_decay, trainer.adam_betas)
+        self._parameters = self._trained.parameters
 
     def step(self, batch: SampledBatch, total: int, beta: float, learning_rate: float) -> dict[str, float]:
         """Every trainer joins the same reductions, also one whose share is empty: none is left waiting."""
@@ -94,10 +86,7 @@ class TorchEngine:
     def _update(self, norm: float, learning_rate: float) -> None:
         if norm > self._max_grad_norm:
             self._parameters.scale_gradients(self._max_grad_norm / norm)
-        for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate
-        self._optimizer.step()
-        self._parameters.copy_to_model()
+        self._trained.update(learning_rate)
 
     def named_parameters(self) -> list[tuple[str, Tensor]]:
         return [(name, parameter.detach()) for name, parameter in self._model.named_parameters()]
@@ -105,53 +94,10 @@ class TorchEngine:
     def save_pretrained(
         self, path: Path, tokenizer: PreTrainedTokenizerBase, state: Mapping[str, Tensor] | None = None
     ) -> None:
-        try:
-            self._model.save_pretrained(path, state_dict=None if state is None else self._model_state(state))
-        except SafetensorError as error:
-            raise OSError(f"the policy cannot be written to {path}: {error}") from error
-        tokenizer.save_pretrained(path)
-
-    def _model_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The model's `state_dict` with the parameters of `state`. Tied ones share a tensor, as in the model."""
-        saved = {
-            id(parameter): state[f"{_WEIGHTS}/{name}"].to(parameter.dtype)
-            for name, parameter in self._model.named_parameters()
-            if f"{_WEIGHTS}/{name}" in state
-        }
-        live = self._model.state_dict(keep_vars=True)
-        return {name: saved.get(id(tensor), tensor.detach()) for name, tensor in live.items()}
+        self._trained.save_pretrained(path, tokenizer, state)
 
     def state(self) -> dict[str, Tensor]:
-        tensors = {}
-        for name, parameter in self._parameters.named().items():
-            tensors[f"{_WEIGHTS}/{name}"] = parameter.detach()
-            for key, value in self._optimizer.state.get(parameter, {}).items():
-                tensors[f"{key}/{name}"] = value
-        return tensors
+        return self._trained.state()
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        own = self._parameters.named()
-        saved = {name: tensor for key, name, tensor in _split_keys(state) if key == _WEIGHTS}
-        if {name: p.shape for name, p in own.items()} != {name: p.shape for name, p in saved.items()}:
-            raise ValueError("the saved training state is of a model with other parameters than this one")
-        with torch.no_grad():
-            for name, parameter in own.items():
-                parameter.copy_(saved[name])
-        self._load_optimizer(state, {name: number for number, name in enumerate(own)})
-        self._parameters.copy_to_model()
-
-    def _load_optimizer(self, state: Mapping[str, Tensor], numbers: Mapping[str, int]) -> None:
-        """`numbers`: the optimizer's own names of the parameters. Copies: what was read from a file may be a view of
-        it."""
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, name, tensor in _split_keys(state):
-            if key != _WEIGHTS:
-                moments.setdefault(numbers[name], {})[key] = tensor.clone()
-        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": moments})
-
-
-def _split_keys(state: Mapping[str, Tensor]) -> Iterator[tuple[str, str, Tensor]]:
-    """What a tensor of `TorchEngine.state` is, the parameter it belongs to, and itself."""
-    for full_name, tensor in state.items():
-        key, _, name = full_name.partition("/")
-        yield key, name, tensor
+        self._trained.load_state(state)

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from written import metrics, steps_of, weights
 
-from tba_hpc.checkpoint import Checkpoint, list_checkpoints, verify_checkpoint
+from tba_hpc.checkpoint import Checkpoint, verify_checkpoint
+from tba_hpc.checkpoint_folder import list_checkpoints
 from tba_hpc.prompts import PromptOrder
 
 SYNCHRONOUS = ["schedule=synchronous", "task.name=lengths", "trainer.steps=8", "trainer.sync_every=2"]

@@ -7,7 +7,8 @@ import torch
 from attempts import planned
 from written import metrics, weights
 
-from tba_hpc.checkpoint import list_checkpoints, verify_checkpoint
+from tba_hpc.checkpoint import verify_checkpoint
+from tba_hpc.checkpoint_folder import list_checkpoints
 
 STEPS, RESET = 10, 4
 COMMON = [

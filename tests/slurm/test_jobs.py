@@ -109,6 +109,31 @@ def test_a_run_goes_on_after_a_signal_and_after_a_node_has_failed(batch, words, 
     assert [event.step for event in board.Scalars("objective/loss")] == list(range(1, steps + 1))
 
 
+def test_the_warm_up_goes_on_after_a_signal(batch, tiny_model, tmp_path):
+    run_dir, log = tmp_path / "run", tmp_path / "log"
+    own = [
+        f"run_dir={run_dir}",
+        f"model.path={tiny_model}",
+        "model.dtype=float32",
+        "task={name: arithmetic}",
+        "max_response_tokens=4",
+        "training.max_steps=1000000",
+        "training.learning_rate={kind: constant, value: 0.001}",
+        "evaluation.problems=0",
+    ]
+    options = ["--gpus-per-node=0", "--cpus-per-task=1", f"--output={log}"]
+    job = batch.sbatch(*options, "slurm/tba_gsm8k_sft.sbatch", *own)
+    batch.wait_for_steps(run_dir, 3, log)
+    batch.call("scancel", "--signal=USR1", job)
+    wait_until(lambda: "is requeued to go on with it" in read(log), 60, lambda: read(log))
+    (saved,) = re.findall(r"saved after step (\d+) \(received SIGUSR1\)", read(log))
+    batch.wait_for_steps(run_dir, int(saved) + 3, log)
+    batch.call("scancel", job)
+    assert len(attempts_in(log)) == 2
+    steps = steps_of(run_dir)
+    assert steps == list(range(1, len(steps) + 1))
+
+
 def test_a_sweep_is_a_job_array_whose_jobs_have_results_of_their_own(batch, tiny_run, tmp_path, monkeypatch):
     """One is interrupted by submitit's signal and goes on, one is cancelled, one is left alone."""
     for name in ("SLURM_CONF", "PATH", "OMP_NUM_THREADS"):

@@ -11,20 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tba_hpc import checkpoint as module
+from tba_hpc import checkpoint_folder as module
 from tba_hpc.accuracy import Accuracy
-from tba_hpc.checkpoint import (
-    Checkpoint,
+from tba_hpc.checkpoint import Checkpoint, CheckpointState, PromptState, newest_checkpoint, verify_checkpoint
+from tba_hpc.checkpoint_folder import (
     CheckpointError,
-    CheckpointState,
-    PromptState,
     adopt_checkpoint,
     clear_leftovers,
     list_checkpoints,
-    newest_checkpoint,
     remove_old,
     set_aside_newer,
-    verify_checkpoint,
     write_checkpoint,
 )
 from tba_hpc.config import CheckpointConfig

@@ -8,10 +8,12 @@ import pytest
 import torch
 from tiny import tiny_settings
 
-from tba_hpc.checkpoint import CheckpointState, PromptState, list_checkpoints, verify_checkpoint
+from tba_hpc.checkpoint import CheckpointState, PromptState, verify_checkpoint
+from tba_hpc.checkpoint_folder import list_checkpoints
 from tba_hpc.checkpointer import Checkpointer
 from tba_hpc.config import RunConfig
 from tba_hpc.prompts import PromptOrder
+from tba_hpc.run_snapshot import RunSnapshots
 from tba_hpc.settings import validate
 
 
@@ -56,10 +58,10 @@ def make(tmp_path):
         config = validate(RunConfig, settings, "")
         engine, buffer = Engine(), Buffer()
         new = CheckpointState.of_new_run(PromptState.of(PromptOrder.of(9, 0), [0]))
-        first = new.model_copy(update={"step": first_step, "save_seconds": 2.5})
         version = lambda: reference.version if reference else 0  # noqa: E731
         describe = lambda step: new.model_copy(update={"step": step, "reference_version": version()})  # noqa: E731
-        subject = Checkpointer(config, tmp_path, engine, None, buffer, describe, first, reference, is_superseded)
+        take = RunSnapshots(config, engine, None, buffer, describe, reference).take
+        subject = Checkpointer(config.checkpoint, tmp_path, take, first_step, 2.5, is_superseded)
         return subject, engine, buffer
 
     return make

@@ -5,11 +5,13 @@ import pytest
 import yaml
 from tiny import tiny_settings
 
+from tba_hpc.attempt import AUTO
 from tba_hpc.checkpoint import Checkpoint as Saved
-from tba_hpc.checkpoint import CheckpointState, PromptState, write_checkpoint
+from tba_hpc.checkpoint import CheckpointState, PromptState
+from tba_hpc.checkpoint_folder import write_checkpoint
 from tba_hpc.config import RunConfig
 from tba_hpc.prompts import PromptOrder
-from tba_hpc.resume import AUTO, _check_compatible, prepare_start
+from tba_hpc.resume import _check_compatible, prepare_start
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError, read_yaml, to_yaml, validate
 

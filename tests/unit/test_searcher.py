@@ -108,7 +108,8 @@ class NotANumber(Lengths):
 
 
 @pytest.mark.parametrize(
-    ("task", "message"), [(TooFew, "task TooFew scored 11 of 12 responses"), (NotANumber, "task NotANumber gave the reward nan")]
+    ("task", "message"),
+    [(TooFew, "task TooFew scored 11 of 12 responses"), (NotANumber, "task NotANumber gave the reward nan")],
 )
 def test_a_task_that_scores_badly_is_named(make, task, message):
     with pytest.raises(ValueError, match=message):

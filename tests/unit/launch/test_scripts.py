@@ -82,6 +82,14 @@ def test_a_script_trains_its_recipe(batch, script, recipe):
     assert words == [*TRAIN[:-2], f"configs/{recipe}.yaml", TRAIN[-1], "seed=1"]
 
 
+def test_the_warm_up_is_one_task_of_its_own_command(batch):
+    _, words = batch("tba_gsm8k_sft.sbatch", "seed=1")
+    sft = ["-m", "tba_hpc", "sft", "--srun", "--resume", "auto"]
+    assert words == [*sft, "configs/gsm8k_rho1b_sft.yaml", "run_dir=runs/name-17", "seed=1"]
+    script = (ROOT / "slurm" / "tba_gsm8k_sft.sbatch").read_text()
+    assert all(f"#SBATCH --{one}=1\n" in script for one in ("nodes", "ntasks-per-node", "gpus-per-node"))
+
+
 def test_the_trainers_of_a_heterogeneous_job_are_the_tasks_of_its_first_component(batch):
     _, words = batch("tba_quickstart_hetjob.sbatch", "seed=1")
     assert words == [*TRAIN, "distributed.trainers=2", "seed=1"]
