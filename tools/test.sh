@@ -11,4 +11,10 @@ bin="${VENV:-.venv}/bin"
 "$bin/mypy"
 "$bin/lint-imports" --no-cache
 export CUDA_VISIBLE_DEVICES=
-OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 "$bin/python" -m pytest "$@"
+export OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
+if [ $# -gt 0 ]; then
+    exec "$bin/python" -m pytest "$@"
+fi
+# Unit tests side by side; those that start ranks one at a time, as each of them keeps all cores busy.
+"$bin/python" -m pytest --numprocesses auto --maxprocesses 8 tests/unit
+"$bin/python" -m pytest --ignore tests/unit
