@@ -18,9 +18,9 @@ WHO = {
     "a searcher": (3, signal.SIGUSR1, "a signal reached searcher 1"),
     "another trainer": (1, signal.SIGTERM, "a signal reached another trainer"),
     "trainer 0": (0, signal.SIGUSR2, "trainer 0 received SIGUSR2"),
-    "the launcher": (None, signal.SIGUSR1, "SIGUSR1"),
 }
-"""The rank that gets a signal, which one, and what the run says then."""
+"""The rank that gets a signal, which one, and what the run says then. Signals to the launcher: see the tests of runs on
+this machine and of Slurm jobs."""
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_a_signal_to_whomever_has_the_run_saved_and_it_goes_on_from_there(start,
     for rank, number, reason in WHO.values():
         job = start([*words, "--resume", "auto", f"run_dir={run_dir}", *SETTINGS])
         wait_for_step(run_dir, saved + 3)
-        os.kill(job.pid if rank is None else pid_of_rank(rank, tiny_run), number)
+        os.kill(pid_of_rank(rank, tiny_run), number)
         done = job.result(60)
         assert done.code == SAVED_EXIT_CODE, done.output
         assert reason in done.output
