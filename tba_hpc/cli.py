@@ -25,6 +25,11 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(help="Settings to change: trainer.steps=50 run_dir=runs/try", show_default=False),
 ]
+Overwrite = Annotated[bool, typer.Option(help="Delete an earlier run in the run directory.")]
+Resume = Annotated[
+    str | None,
+    typer.Option(help="auto: go on from the newest checkpoint of the run, if there is one. Or a checkpoint's folder."),
+]
 
 
 @app.command()
@@ -34,13 +39,8 @@ def train(
     ranks: Annotated[int | None, typer.Option(help="Start this many MPI ranks on this machine.")] = None,
     mpiexec: Annotated[str | None, typer.Option(help="MPI launcher to start them with, with its options.")] = None,
     srun: Annotated[bool, typer.Option("--srun", help="Start a rank on each task of this Slurm job.")] = False,
-    overwrite: Annotated[bool, typer.Option(help="Delete an earlier run in the run directory.")] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            help="auto: go on from the newest checkpoint of the run, if there is one. Or a checkpoint's folder."
-        ),
-    ] = None,
+    overwrite: Overwrite = False,
+    resume: Resume = None,
 ) -> None:
     """Asynchronous TBA over MPI ranks.
 
@@ -154,13 +154,8 @@ def sft(
     config: ConfigFile,
     overrides: Overrides = None,
     srun: Annotated[bool, typer.Option("--srun", help="Start it on the one task of this Slurm job.")] = False,
-    overwrite: Annotated[bool, typer.Option(help="Delete an earlier run in the run directory.")] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            help="auto: go on from the newest checkpoint of the run, if there is one. Or a checkpoint's folder."
-        ),
-    ] = None,
+    overwrite: Overwrite = False,
+    resume: Resume = None,
 ) -> None:
     """Supervised fine-tuning: the warm-up that reinforcement learning starts from."""
     from tba_hpc.launch.command import launched_tasks, rank_command
