@@ -19,13 +19,17 @@ class ResponseEnd:
     trajectory, as the policy chose it, but is no part of its text."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, token_ids: Collection[int], stop: Sequence[str] = ()
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        token_ids: Collection[int],
+        stop: Sequence[str] = (),
+        device: torch.device | None = None,
     ) -> None:
         """Raises `ConfigError` for texts to stop at if the tokenizer does not let them be found in its tokens."""
         self.token_ids = frozenset(token_ids)
         self.stop = tuple(stop)
         self._tokenizer = tokenizer
-        self._ids = torch.tensor(sorted(self.token_ids))
+        self._ids = torch.tensor(sorted(self.token_ids), device=device)
         self._finds_stop = _stop_criterion(tokenizer, self.stop) if self.stop else None
         self.reach: int = self._finds_stop.maximum_token_len if self._finds_stop else 1
         """Tokens at the end of a response that decide whether it has ended."""
@@ -36,11 +40,11 @@ class ResponseEnd:
         models often close a turn with another token."""
         ids = getattr(model.generation_config, "eos_token_id", None)
         named = ids if isinstance(ids, list) else [] if ids is None else [ids]
-        return cls(tokenizer, {*named, tokenizer.eos_token_id}, stop)
+        return cls(tokenizer, {*named, tokenizer.eos_token_id}, stop, model.device)
 
     def reached(self, tokens: Tensor) -> Tensor:
         """Whether responses end, `[A]` bool, with their last tokens `[A, R]`, R at most `reach`."""
-        ended = torch.isin(tokens[:, -1], self._ids.to(tokens.device))
+        ended = torch.isin(tokens[:, -1], self._ids)
         return ended if self._finds_stop is None else ended | self._finds_stop(tokens, None)
 
     def texts(self, responses: Sequence[NDArray[np.int32]]) -> list[str]:
