@@ -23,7 +23,7 @@ from tba_hpc.grading.verdict import Verdict
 BATCH = 100
 SECONDS_PER_ANSWER = 2.0
 HOSTILE = ("9**9**9", "9^{9^9}", "__import__('os').system('true')", "0x10", "1_0", "", "\\boxed{" * 50, "9" * 10_000)
-COSTLY = (r"\boxed{(1+x+y+z)^{500}}", r"\boxed{x^{9^{99}}}")
+COSTLY = (r"\boxed{(1+x_1+y+z)^{500}}", r"\boxed{x^{9^{99}}}")
 STEPS = "She sold 48/2 = <<48/2=24>>24 clips in May and 48+24 = <<48+24=72>>72 altogether.\n" * 4
 FORMULAS = ("{a}k+{b}", "k^2+{a}k-{b}", r"{a}\sqrt{{{b}}}", r"({a},\frac{{\pi}}{{{b}}})", r"\frac{{{a}\pi}}{{{b}}}")
 SAME_FORMULAS = ("{b}+{a}k", "-{b}+k(k+{a})", r"\sqrt{{{b}}}\cdot {a}", r"({a},\pi/{b})", r"\pi\cdot{a}/{b}")

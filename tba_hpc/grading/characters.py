@@ -7,6 +7,7 @@ import unicodedata
 from functools import lru_cache
 
 _MINUS = "\u2212\u2796\u02d7\u2043\u2010\u2011\u2012\u2013\u1806\u058a\u05be\ufe63\uff0d"
+_EMOJI_STYLE = "\ufe0f"
 _COMMANDS = {
     "π": r"\pi ",
     "θ": r"\theta ",
@@ -74,4 +75,6 @@ def _plain_character(character: str) -> str:
     if category == "Zs":
         return " "
     # Full-width and mathematical letters and signs; others, such as ① or Ⅷ, stay what they are.
-    return compatible if len(compatible) == 1 and compatible.isascii() and not compatible.isdigit() else character
+    if len(compatible) == 1 and compatible.isascii() and not compatible.isdigit():
+        return compatible
+    return " " if category == "So" or character == _EMOJI_STYLE else character  # check marks, smileys

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from fractions import Fraction
 
 from tba_hpc.grading.elements import brackets, elements
-from tba_hpc.grading.equations import is_about_something_else, is_equation, name, value
+from tba_hpc.grading.equations import is_about_something_else, is_equation, name, sides, value
 from tba_hpc.grading.latex import is_wording, normalise
 from tba_hpc.grading.numbers import decimals_as_fractions, spell_number
 from tba_hpc.grading.objections import letters, objection
@@ -18,6 +18,7 @@ from tba_hpc.grading.quantities import parse_quantity
 _BASED = re.compile(r"(?P<digits>[0-9A-F]+)_(?:\{(?P<braced>\d+)\}|(?P<base>\d))")
 _HALF_OF_DAY = re.compile(r"\d ?([ap])m$")
 _CHOICE = re.compile(r"\(([A-Z])\)")
+_LETTER = re.compile(r"\(?[A-Z]\)?")
 _CAPITALS = re.compile("[A-Z]{2,}")
 """A name, as of a segment: AB is not BA."""
 
@@ -46,6 +47,11 @@ def spelling(answer: str) -> str:
     return text if number is None else spell_number(number)
 
 
+def asks_for_words(answer: str) -> bool:
+    """Whether each word of a response counts: the right answer, as it is in the data, is words or a choice."""
+    return is_wording(answer) or bool(_LETTER.fullmatch(answer.strip()))
+
+
 def compare(given: str, answer: str) -> Comparison:
     """A response's answer, normalised, and the right one as it is in the data."""
     right = normalise(answer)
@@ -54,10 +60,10 @@ def compare(given: str, answer: str) -> Comparison:
     if is_wording(answer) and not _CAPITALS.fullmatch(right):
         return _compare_words(given, right)
     if is_equation(right) or _solves_for_another_name(given, right):
-        return _ask(given, right) if "=" in given else _unequal("no equation")
+        return _ask(given, right) if len(sides(given)) == 2 else _unequal("no equation")
     if (left := name(given)) and (wanted := name(right)) and left != wanted:
         return _unequal(f"about {left}, not {wanted}")
-    if _number(value(right)) is not None and is_about_something_else(given):
+    if is_about_something_else(sides(given)):
         return _unequal("an equation about something else")
     return _compare_values(value(given), value(right))
 

@@ -43,12 +43,14 @@ def _are_equal_equations(one: sympy.Eq, other: sympy.Eq) -> bool | None:
     return True if ratio.is_number and ratio.is_finite and ratio.is_nonzero else None
 
 
-def _differ(one: complex | None, other: complex | None) -> bool:
-    """Whether both are known and not the same."""
-    return one is not None and other is not None and abs(one - other) > _SAME * max(abs(one), abs(other), 1.0)
+def _differ(one: sympy.Expr | None, other: sympy.Expr | None) -> bool:
+    """Whether both are known and not the same. Numbers of algebra: floats end at 1e308."""
+    if one is None or other is None:
+        return False
+    return bool(sympy.Abs(one - other) > _SAME * sympy.Max(sympy.Abs(one), sympy.Abs(other), 1))
 
 
-def _value_at_a_point(formula: sympy.Expr, point: int) -> complex | None:
+def _value_at_a_point(formula: sympy.Expr, point: int) -> sympy.Expr | None:
     """Of an expression, each variable having a value that depends on its name. None if there is none, or if a name of
     several letters may be meant as their product."""
     names = {symbol: symbol.name for symbol in formula.free_symbols}
@@ -58,4 +60,4 @@ def _value_at_a_point(formula: sympy.Expr, point: int) -> complex | None:
     value = formula.subs(values).doit().evalf(20)
     if not value.is_number or value.has(sympy.nan, sympy.zoo, sympy.oo):
         return None
-    return complex(value)
+    return value

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from tba_hpc.grading.equations import is_about_something_else
+from tba_hpc.grading.equations import chain, is_about_something_else
 from tba_hpc.grading.extraction import ANNOUNCED, BOXED, END, MARKED, TAGGED, locate, without_tags
 from tba_hpc.grading.latex import LONGEST, readable
 from tba_hpc.grading.numbers import parse_number, spell_number
-from tba_hpc.grading.quantities import multiplier, parse_quantity
+from tba_hpc.grading.quantities import parse_quantity
 from tba_hpc.grading.remarks import leading_words, without_parenthesis
+from tba_hpc.grading.running_text import last_number
 from tba_hpc.grading.verdict import Verdict
+from tba_hpc.grading.words import RIVAL, spoil
 from tba_hpc.settings import ConfigError
 
 _PLACES = (MARKED, BOXED, TAGGED, ANNOUNCED, END)
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
-_NEGATIVE = {"minus", "negative"}
-_SPOILING = re.compile(r"not|half|twice|double|triple|than|(?:twen|thir|for|fif|six|seven|eigh|nine)ty")
-"""Words before a number that make it another one."""
+_UNFINISHED = re.compile(r"!|\.\.|\\[lc]?dots")
+"""In a box, 72! is a factorial, and 72... has more digits."""
 _IN_BRACKETS = re.compile(r"\[([^][]*)\]")
 
 
@@ -31,7 +32,9 @@ def grade_number(response: str, answer: str) -> Verdict:
     located = locate(response, _PLACES)
     assert located is not None, "each text has an end"
     place, found = located
-    given = _last_number(found) if place is END else _only_number(found)
+    given = last_number(_tail(found)) if place is END else _only_number(found)
+    if place is BOXED and _UNFINISHED.search(found):
+        given = None
     if given is None:
         return Verdict(False, None, f"no number {place.where}")
     if given == right:
@@ -44,14 +47,11 @@ def _only_number(text: str) -> Fraction | None:
     if (number := parse_number(text)) is not None:
         return number
     text = without_parenthesis(_trimmed(_clean(text)), _number_in_front)
-    if "_" in text or is_about_something_else(text.removeprefix(leading_words(text))):
+    if "_" in text or is_about_something_else(chain(text)):
         return None  # a name in a program, or an equation that is not solved
     text = _trimmed(text.rpartition("=")[2])
     leading = leading_words(text)
-    number, before = _number_or_in_brackets(text.removeprefix(leading)), re.findall(r"[a-z']+", leading.lower())[-2:]
-    if number is None or any(map(_SPOILING.fullmatch, before)):
-        return None
-    return -number if before and before[-1] in _NEGATIVE else number
+    return None if spoil(leading) or RIVAL.search(leading) else _number_or_in_brackets(text.removeprefix(leading))
 
 
 def _number_in_front(text: str) -> Fraction | None:
@@ -70,26 +70,10 @@ def _number_or_in_brackets(text: str) -> Fraction | None:
     return parse_number(bracketed[1]) if bracketed else parse_quantity(text)
 
 
-def _last_number(text: str) -> Fraction | None:
-    """The value of the last word that has a digit and does not begin with a letter; None if it is no number."""
+def _tail(text: str) -> str:
+    """The end of all that is said, as far as it is looked at."""
     tail = text if len(text) <= LONGEST else text[-LONGEST:].partition(" ")[2]
-    return _last_in_words(without_parenthesis(_trimmed(_clean(tail)), _last_in_words))
-
-
-def _last_in_words(text: str) -> Fraction | None:
-    words = text.split()
-    for i in reversed(range(len(words))):
-        word = words[i].rpartition("=")[2]
-        if not re.search(r"\d", word) or re.match(r"\W*[A-Za-z_]", word.removeprefix("\\frac")):
-            continue
-        if "or" in words[max(i - 2, 0) : i]:
-            return None  # 72 or maybe 73
-        word = word.rstrip(".,;:!?*)").lstrip("(*")
-        if "/" in word and i > 0 and words[i - 1].isdigit():
-            word = f"{words[i - 1]} {word}"  # 1 1/2
-        value = parse_quantity(word)
-        return None if value is None else value * multiplier(" ".join(words[i + 1 : i + 4]))
-    return None
+    return without_parenthesis(_trimmed(_clean(tail)), last_number)
 
 
 def _clean(text: str) -> str:

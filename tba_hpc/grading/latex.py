@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tba_hpc.grading.characters import plain
+from tba_hpc.grading.words import matter, with_signs
 
 LONGEST = 2000
 """Characters of an answer; a longer one is not looked at."""
@@ -12,15 +13,29 @@ LONGEST = 2000
 _AND_OR = re.compile(r"(?:,\s?)?\\(?:text|mbox|mathrm|textrm)\s*\{\s*,?\s*(?:and|or)\s*\}")
 _BARE_AND_OR = re.compile(r"(?:, ?)?(?<=[\d\s)}])(?:and|or)(?=[\s\d(\\-])")
 _HALF_OF_DAY = re.compile(r"\\(?:text|mbox|mathrm|textrm)\s*\{\s*([ap])\.?\s*m\.?\s*\}", re.IGNORECASE)
-_FONT = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm|textbf|textit|emph|underline|operatorname)\s*\{([^{}]*)\}")
+_IN_BRACES = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
+_FONT = re.compile(
+    r"\\(?:mathbf|mathit|mathsf|mathtt|boldsymbol|bm|textbf|textit|texttt|emph|underline|operatorname"
+    rf"|(?:text)?color\s*\{{[^{{}}]*\}})\s*{_IN_BRACES}"
+)
+_COLORED = re.compile(r"\{\s*\\color\s*\{[^{}]*\}([^{}]*)\}|\\color\s*\{[^{}]*\}")
+_ROW_SPACING = re.compile(r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]")
 _WORDS = re.compile(r"\\(?:text|mbox|hbox|mathrm|textrm|textnormal|textsf)\s*\{([^{}]*)\}")
-_WORDS_AND_POWER = re.compile(_WORDS.pattern + r"(?:\s*\^\s*(?:\{\s*[23]\s*\}|[23]))?")
+_ONE_LETTER = re.compile(r"\s*[a-zA-Z]\s*")
+_SPACED = re.compile(r"(?:[\d})]|\\pi)(?:\s|\\[,;:! ]|~)+[a-zA-Z]\s*\Z|\\circ\}?\s*[a-zA-Z]\s*\Z")
+_UNIT_LETTERS = frozenset("mgshlLNJWVAKCF")
+_FUNCTION = re.compile(
+    r"\s*(?:a(?:rc)?)?(?:sin|cos|tan|cot|sec|csc)h?\s*|\s*(?:log|ln|lg|exp|lim|det|gcd|lcm|max|min|mod)\s*"
+)
+_WORDS_AND_POWER = re.compile(_WORDS.pattern + r"(\s*\^\s*(?:\{\s*[23]\s*\}|[23]))?")
 _ONLY_WORDS = re.compile(rf"\s*(?:{_WORDS.pattern})\s*")
 _BARE_WORDS = re.compile(r"\s*[a-zA-Z]{3,}(?: [a-zA-Z]{2,})*\s*")
 _BOLD = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]*[^\s*])\1(?![\w*])")
+_DOUBLED = re.compile(r"(?<!\\)\{\s*\{([^{}]*)\}\s*\}")
 _INNER_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 _LAYOUT = re.compile(
-    r"\\(?:left|right|bigg?[lrm]?|Bigg?[lrm]?|displaystyle|textstyle|limits|quad|qquad)(?![a-zA-Z])"
+    r"\\(?:left|right)\s*\.|\\(?:left|right|bigg?[lrm]?|Bigg?[lrm]?|displaystyle|textstyle|limits|quad|qquad"
+    r"|tiny|small|normalsize|large|Large|LARGE|huge|Huge)(?![a-zA-Z])"
     r"|(?<!\\)\\[!,;:> ]|~"
 )
 _MARK = r"(?:,\s*\\!|\{,\}|\\[, ]|\\!)\s*"
@@ -39,6 +54,7 @@ _SYNONYMS = (
     (re.compile(r"\\le(?:q|qslant)(?![a-zA-Z])|<="), r"\\le "),
     (re.compile(r"\\ge(?:q|qslant)(?![a-zA-Z])|>="), r"\\ge "),
     (re.compile(r"\\neq(?![a-zA-Z])|!="), r"\\ne "),
+    (re.compile(r"\^\s*(?:\{\s*\\prime\s*\}|\\prime(?![a-zA-Z]))"), "'"),
     (re.compile(r"\\lbrack(?![a-zA-Z])"), "["),
     (re.compile(r"\\rbrack(?![a-zA-Z])"), "]"),
     (re.compile(r"(?:\\mathbb\s*(?:\{\s*R\s*\}|R)|\\R(?:eals)?)(?![a-zA-Z]|\s*[\^_])"), r"(-\\infty,\\infty)"),
@@ -55,15 +71,18 @@ def is_wording(text: str) -> bool:
     return bool(words and re.search(r"[^\W\d_]", words[1])) or bool(_BARE_WORDS.fullmatch(text))
 
 
-def readable(text: str) -> str:
-    r"""`text` in ASCII and without what carries no meaning: math mode, layout, bold, inner boxes, units in `\text`,
-    `\%`, degrees, currency; short forms are written out (`\frac12`, `\sqrt2`). Empty if longer than `LONGEST`."""
+def readable(text: str, *, every_word: bool = False) -> str:
+    r"""`text` in ASCII and without what carries no meaning: math mode, layout, bold, inner boxes, units and remarks in
+    `\text` (unless `every_word` is to stay), `\%`, degrees, currency; short forms are written out (`\frac12`,
+    `\sqrt2`), "minus" is a sign. Empty if longer than `LONGEST`."""
     if len(text) > LONGEST:
         return ""
     text = _BOLD.sub(r"\2", plain(text))
     if "\\" in text or "{" in text:
-        text = _without_words(_FONT.sub(r"\1", _AND_OR.sub(", ", _HALF_OF_DAY.sub(r" \1m", _flat(text)))))
-        text = _LAYOUT.sub(" ", text)
+        text = _COLORED.sub(r"\1", _FONT.sub(r"\1", _ROW_SPACING.sub(r"\\\\", _flat(text))))
+        text = _AND_OR.sub(", ", _HALF_OF_DAY.sub(lambda half: f" {half[1].lower()}m", text))
+        text = _LAYOUT.sub(" ", _without_words(text, every_word))
+    text = with_signs(text)
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
     text = _UNITLESS.sub(" ", _MATH_MODE.sub(" ", _SIGNED_CURRENCY.sub("-", text)))
@@ -71,17 +90,19 @@ def readable(text: str) -> str:
 
 
 def _flat(text: str) -> str:
-    """Without inner boxes, and without marks between groups of digits that separate nothing else."""
-    return _MARKED_GROUPS.sub(lambda groups: re.sub(r"\D", "", groups.group()), _INNER_BOX.sub(r"\1", text))
+    """Without inner boxes, doubled braces, and marks between groups of digits that separate nothing else."""
+    text = _DOUBLED.sub(r"{\1}", _INNER_BOX.sub(r"\1", text))
+    return _MARKED_GROUPS.sub(lambda groups: re.sub(r"\D", "", groups.group()), text)
 
 
-def normalise(text: str) -> str:
+def normalise(text: str, *, every_word: bool = False) -> str:
     """One spelling for answers that read the same: `readable`, without spaces that mean nothing, braces around one
     character of an exponent or index, and punctuation at the end. Each comma in it separates elements: those between
     groups of digits, outside of brackets and without a space behind them, are left out."""
-    text = _without_separators(_BARE_AND_OR.sub(", ", readable(text)))
+    text = _without_separators(_BARE_AND_OR.sub(", ", readable(text, every_word=every_word)))
     text = _ONE_IN_BRACES.sub(r"\1\2", text)
-    return _NEEDLESS_SPACE.sub("", re.sub(r"\s+", " ", text)).rstrip(" .,;:").lstrip(" ,;:")
+    text = _NEEDLESS_SPACE.sub("", re.sub(r"\s+", " ", text)).lstrip(" ,;:")
+    return text if text.endswith("..") else text.rstrip(" .,;:")
 
 
 def _without_separators(text: str) -> str:
@@ -98,12 +119,22 @@ def _without_separators(text: str) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _without_words(text: str) -> str:
-    """Words beside a formula are units or remarks and left out; alone they are the answer."""
-    alone = not re.search(r"[0-9a-zA-Z]", _WORDS.sub("", text))
+def _without_words(text: str, every_word: bool) -> str:
+    """Words beside a formula that are units or remarks are left out, others stay; words alone are the answer."""
+    alone = every_word or not re.search(r"[0-9a-zA-Z]", _WORDS.sub("", text))
 
     def replace(match: re.Match[str]) -> str:
-        return match[1] if alone or re.search(r"\d", match[1]) else " "
+        words = match[1]
+        if alone or re.search(r"\d", words):
+            return words
+        power = match[2] or ""
+        if _ONE_LETTER.fullmatch(words):
+            before = text[max(match.start() - 8, 0) : match.start()] + words
+            is_unit = words.strip() in _UNIT_LETTERS and _SPACED.search(before)
+            return " " if is_unit else words.strip() + power
+        if _FUNCTION.fullmatch(words):
+            return rf"\{words.strip()}{power or ' '}"
+        return f" {words} " if matter(words) else " "
 
     return (_WORDS if alone else _WORDS_AND_POWER).sub(replace, text)
 

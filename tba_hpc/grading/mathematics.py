@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from tba_hpc.grading.algebra import Algebra, Reply
-from tba_hpc.grading.comparison import Outcome, compare, spelling
+from tba_hpc.grading.comparison import Outcome, asks_for_words, compare, spelling
 from tba_hpc.grading.extraction import ANNOUNCED, BOXED, TAGGED, locate, without_tags
 from tba_hpc.grading.latex import normalise
 from tba_hpc.grading.verdict import Verdict
@@ -31,8 +31,9 @@ class MathGrader:
     def grade(self, responses: Sequence[str], answers: Sequence[str]) -> list[Verdict]:
         """One verdict a response; `answers[i]` is the right one. Raises `ConfigError` for an answer that is empty,
         `RuntimeError` if the worker cannot be started."""
-        given = [final_answer(response) for response in responses]
         batch = _Batch(self._algebra, self._seconds_per_answer, self._seconds_per_batch)
+        pairs = list(zip(responses, answers, strict=True))
+        given = [final_answer(response, every_word=asks_for_words(answer)) for response, answer in pairs]
         return [_verdict(text, answer, batch) for text, answer in zip(given, answers, strict=True)]
 
     def close(self) -> None:
@@ -46,11 +47,12 @@ class MathGrader:
         self.close()
 
 
-def final_answer(response: str) -> str | None:
+def final_answer(response: str, *, every_word: bool = False) -> str | None:
     r"""What the last `\boxed` holds; without any, `<answer>`; without that, what follows the last `answer is`.
-    Normalised; empty if it is blank, not closed or too long; None if a response has none."""
+    Normalised, with the words beside a formula if `every_word` counts; empty if it is blank, not closed or too long;
+    None if a response has none."""
     located = locate(response, _PLACES)
-    return None if located is None else normalise(without_tags(located[1]))
+    return None if located is None else normalise(without_tags(located[1]), every_word=every_word)
 
 
 class _Batch:

@@ -4,6 +4,7 @@ Work is bounded by `LONGEST` characters and `MOST_DIGITS` digits, whatever the t
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -122,8 +123,8 @@ def _exponent(match: re.Match[str]) -> int:
 
 
 def _bounded_power(base: Fraction, exponent: int) -> Fraction | None:
-    digits = len(str(base.numerator)) + len(str(base.denominator))
-    if digits * abs(exponent) > 2 * MOST_DIGITS or (base == 0 and exponent <= 0):
+    largest = max(abs(base.numerator), base.denominator)
+    if math.log10(largest) * abs(exponent) >= MOST_DIGITS or (base == 0 and exponent <= 0):
         return None
     return Fraction(base**exponent)
 

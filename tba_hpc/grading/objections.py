@@ -2,7 +2,7 @@
 
 Alone it equates too much: it drops bases (52_8 and 52_9) and letter case (2k and 2K), rounds (1/3 and 0.333333,
 0.0000001 and 0), takes 10:30 for the fraction 1/3, (1, 2) for {1, 2}, {1, 1} for {1}, words for products of their
-letters (no and on), and any calculation for its result, so that copying the question is right."""
+letters (no and on), any calculation for its result, so that copying the question is right, and drops primes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _CALCULATION = re.compile(
     r"\\(?:a?(?:rc)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|lg|exp|int|sum|prod|lim|binom|det|gcd|lcm|max|min|mod|pmod|bmod"
     r"|lfloor|lceil)(?![a-zA-Z])|!|\||\d\^\{?\d+\^"
 )
+_PRIMES = re.compile(r"\w'+")
 _NOT_MATHEMATICS = re.compile(r"__|\*\*|[`\"@#]|\d_\d+_|\b0[xob]\d")
 
 
@@ -24,6 +25,8 @@ def objection(given: str, right: str) -> str:
         return "not mathematics"
     if not is_balanced(given):
         return "brackets that do not close"
+    if set(_PRIMES.findall(given)) != set(_PRIMES.findall(right)):
+        return "other primes"
     if ":" in given or ":" in right:
         return "another ratio or time"
     if _CALCULATION.search(given) and not _CALCULATION.search(right):

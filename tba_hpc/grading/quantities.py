@@ -6,35 +6,28 @@ import re
 from fractions import Fraction
 
 from tba_hpc.grading.numbers import LONGEST, parse_number
+from tba_hpc.grading.words import CHANGING, MULTIPLIERS, SHORT_UNITS
 
-_MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_MULTIPLYING = re.compile(rf"[\s,-]*({'|'.join(_MULTIPLIERS)})\b")
-_ATTACHED = (
-    "mm|cm|km|mg|kg|ml|mL|ft|in|yd|mi|lbs?|oz|mph|kph|hrs?|mins?|secs?|st|nd|rd|th|m|g|s|h|l|L"
-    "|cents?|hours?|minutes?|am|pm"
-)
-"""Units that may stand right behind a number; other letters there are variables."""
+_MULTIPLYING = re.compile(rf"[\s,-]*({'|'.join(MULTIPLIERS)})\b")
 _POWER = r"(?:\^?\{?[23]\}?)?"
 _QUANTITY = re.compile(
     r"(?P<number>[^a-zA-Z]*[\d)}.]|[^a-zA-Z]*\\[dtc]?frac[^a-zA-Z]*[\d}]|.*[eE][+-]?\d+)"
-    rf"(?:[ \t-]+(?=[a-zA-Z]{{2}})|\s*(?=(?:{_ATTACHED}){_POWER}(?![a-zA-Z]))|(?=/\s*[a-zA-Z])|(?=,\s))"
+    rf"(?:[ \t-]+(?=[a-zA-Z]{{2}})|\s*(?=(?:{SHORT_UNITS}){_POWER}(?![a-zA-Z]))|(?=/\s*[a-zA-Z])|(?=,\s))"
     rf"(?P<words>(?:[\s,./()-]*[a-zA-Z']++{_POWER})*)[\s.,()]*"
 )
-_CHANGING = re.compile(
-    r"\band\s+(?:a|an|one|two|three)[\s-]+(?:half|halves|thirds?|quarters?|fifths?)\b"
-    r"|\b(?:minus|plus|squared|cubed|pi|point|or)\b"
-)
-"""Words behind a number that make it another one, or not the only one."""
 
 
 def parse_quantity(text: str) -> Fraction | None:
     """The number of `72`, `72 clips altogether`, `60 km/h`, `5 million`, or None. `text` is `readable`; words that hold
     digits, or a number beside them that they belong to (`2 and a half`), leave none."""
-    text = text.strip().rstrip(".,;:").rstrip()
+    text = text.strip()
+    if text.endswith(".."):
+        return None  # it goes on
+    text = text.rstrip(".,;:").rstrip()
     if (number := parse_number(text)) is not None:
         return number
     match = _QUANTITY.fullmatch(text) if len(text) <= LONGEST else None
-    if match is None or _CHANGING.search(match["words"]):
+    if match is None or CHANGING.search(match["words"]):
         return None
     number = parse_number(match["number"].rstrip(".,"))
     return None if number is None else number * multiplier(match["words"])
@@ -47,5 +40,5 @@ def multiplier(words: str) -> int:
     for _ in range(3):
         if (match := _MULTIPLYING.match(words, position)) is None:
             break
-        product, position = product * _MULTIPLIERS[match[1]], match.end()
+        product, position = product * MULTIPLIERS[match[1]], match.end()
     return product

@@ -10,21 +10,16 @@ from fractions import Fraction
 from tba_hpc.grading.expression import NotArithmeticError, parse
 from tba_hpc.grading.numbers import decimals_as_fractions
 from tba_hpc.grading.quantities import parse_quantity
+from tba_hpc.grading.words import RIVAL
 
 _ANSWERS = re.compile(r"[\d$\\]")
 _CLAUSE = re.compile(
     r"[\s,](?:(?P<compares>as\s+(?:\w+\s+as|many|much|is|are))|because|since|as|when|which|where|after"
-    r"|(?P<concludes>so)|given|due to)\b",
+    r"|(?P<concludes>so)|given|due to)\b|;(?=\s+[a-z]{2,}[^\d=$\\]*\Z)",
     re.IGNORECASE,
 )
 _LEADING_WORDS = re.compile(r"(?:[A-Za-z]+(?:'[a-z]+)?[\s:.,]+)*")
 _DANGLING = re.compile(r"\b(?:and|or|nor|to|than|not)$", re.IGNORECASE)
-_RIVAL = re.compile(
-    r"\b(?:or|else|otherwise|unless|alternatively|either|maybe|perhaps|possibly|possible|but|if|instead|rather|could"
-    r"|might|actually|wait|no(?=,))\b|\b(when|where|after)\b.*\b\1\b",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Words of someone who has more than one answer."""
 
 
 def without_clause(sentence: str) -> str:
@@ -35,7 +30,7 @@ def without_clause(sentence: str) -> str:
         return sentence
     answer, remark = sentence[: clause.start()].rstrip(" ,"), sentence[clause.start() :]
     goes_on = clause["compares"] or (clause["concludes"] and re.search(r"\d", remark))
-    return sentence if goes_on or _DANGLING.search(answer) or _RIVAL.search(remark) else answer
+    return sentence if goes_on or _DANGLING.search(answer) or RIVAL.search(remark) else answer
 
 
 def without_parenthesis(text: str, read: Callable[[str], Fraction | None]) -> str:
@@ -69,7 +64,7 @@ def _opening(text: str) -> int:
 def _is_remark(text: str, number: Fraction) -> bool:
     """Whether it says nothing about the number, or nothing else."""
     values = [_worth(side) for side in text.split("=")]
-    if _RIVAL.search(text) or any(value not in (None, number) for value in values):
+    if RIVAL.search(text) or any(value not in (None, number) for value in values):
         return False
     has_letter = re.search("[a-wyz]", re.sub(r"\\[a-z]+", "", text.lower()))  # x is a sign
     return bool(has_letter) or None not in values

@@ -53,9 +53,33 @@ RIGHT = [
     "Answer: 3*7+5\n\nIt uses each number once.",
     "The solution is 3*7+5",
     "<answer>The answer is 3*7+5</answer>",
+    "**The answer is 3*7+5**.",
+    "Answer:\n$$\n3*7+5\n$$",
+    "<answer>\n```\n3*7+5\n```\n</answer>",
+    "Answer: 3*7+5\nThe answer is correct: each number is used once.",
+    "**Solution:** 3*7+5",
+    "**Solution**: 3*7+5",
+    "**Solution: 3*7+5**",
+    "3*7+5 == 26",
+    "`3*7+5` = 26",
+    "3*7+5 = **26**",
+    "So:\n- 3*7+5",
+    "```\n3*7+5\n```",
+    "3*7+5<|im_end|>\nx",
+    "Answer:\n- 3*7+5",
 ]
 
 WRONG = {
+    "marks around another": [
+        "<answer>3*7+5</x>+1</answer>",
+        "3*7+5 === 26",
+        "3*7+5 == 27",
+        "`3*7+5` = 27",
+        "**Solution:** 3*5+7",
+        "--3*7+5",
+        "<answer>\n```\n3+5+7\n```\n</answer>",
+        "`3*7`+5 = 26 = `27`",
+    ],
     "no answer": [
         "",
         " \n\t",

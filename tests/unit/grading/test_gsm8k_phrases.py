@@ -126,7 +126,7 @@ WRONG = [
     ("#### Step 2: 72 or 73\n", "72"),
     ("#### Step 2: add\n#### 73\n\\boxed{72}", "72"),
     ("#### Step 72\n\\boxed{73}", "72"),
-    ("#### Answer\n73\n\\boxed{72}", "72"),
+    ("#### Answer\n73\n\\boxed{72}", "73"),
     # multipliers
     ("#### 5 hundred thousand", "500"),
     ("#### 5 hundred thousand", "5000"),

@@ -168,7 +168,8 @@ def test_unequal(grader, answer, right):
 )
 def test_places_of_a_formula(grader, response, right):
     assert grader.grade([response], [right])[0].correct
-    assert not grader.grade([f"{response} Or"], ["7"])[0].correct
+    rival = {"2k": "$2k$ or $3k$", "5": "5 or 6", "x": "$x$ or $y$"}[right]
+    assert not grader.grade([f"The answer is {rival}"], [right])[0].correct
 
 
 @pytest.mark.parametrize(
