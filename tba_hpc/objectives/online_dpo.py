@@ -39,8 +39,8 @@ class OnlineDPO(Objective):
     context_names = ("loss", "slope", "margin", "paired")
     """What of the loss is the row's, the derivative of the query's loss by its κ, and the two metrics."""
     metric_names = ("margin", "paired", "log_ratio")
-    """Of the pairs of a query the mean β (κ_best − κ_worst), and 1 if it has any: K/2 times the share of the row, so that
-    means over trajectories are means over queries. And κ (nats)."""
+    """The mean β (κ_best − κ_worst) over the pairs of a query, 1 if it has any, both spread over its rows so that means
+    over trajectories are means over queries; and κ (nats)."""
 
     def __init__(self, config: OnlineDPOConfig) -> None:
         """There is nothing to choose."""
