@@ -108,7 +108,7 @@ class Outcome:
 
 def outcome(objective: Objective, case: Case) -> Outcome:
     logprobs, inputs = case.tensors()
-    context = objective.group_context(logprobs.detach(), inputs, case.beta)
+    context = objective.group_context(logprobs, inputs, case.beta)
     loss, metrics = objective.loss(logprobs, inputs, context, case.beta)
     loss.sum().backward()
     assert logprobs.grad is not None
