@@ -4,12 +4,12 @@ RLOO is made fit for off-policy data; the clipped surrogate is equation 7 of Sch
     loss_j = −min(ρ_j Â_j, clip(ρ_j, 1 − ε_low, 1 + ε_high) Â_j),
     Â_j = r̃_j − 1/(K−1) Σ_{i≠j} r̃_i,      r̃ = r − β κ,      ρ_j = π_θ(y_j|x) / π_behavior(y_j|x),
 
-with κ = log π_θ(y|x) − log π_ref(y|x) and Â without a gradient. ρ is of the whole response, as RLOO takes a response
-for one action. At ρ = 1 the gradient is that of `rloo`.
+with κ = log π(y|x) − log π_ref(y|x) of the policy that sampled, and Â without a gradient. ρ is of the whole response,
+as RLOO takes a response for one action. At ρ = 1 the gradient is that of `rloo`.
 
-Where it departs from the source: κ is that of the policy as it is now, not of the one that sampled; ε may differ below
-and above 1, and is 0.2 by default; π_behavior is that of the stored log-probabilities, so that the responses of one
-query may be of several policies; log ρ is cut at 20 nats; a response that is alone of its query has Â = 0.
+Where it departs from the source: κ and π_behavior are those of the stored log-probabilities, so that the responses of
+one query may be of several policies; ε may differ below and above 1, and is 0.2 by default; log ρ is cut at 20 nats; a
+response that is alone of its query has Â = 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ProximalRLOO(Objective):
         self._clip = config.clip
 
     def group_context(self, logprobs: Tensor, inputs: LossInputs, beta: float) -> Tensor:
-        return leave_one_out(regularised_rewards(logprobs, inputs, beta), inputs.group_ids)[:, None]
+        return leave_one_out(regularised_rewards(inputs, beta), inputs.group_ids)[:, None]
 
     def loss(
         self, logprobs: Tensor, inputs: LossInputs, context: Tensor, beta: float

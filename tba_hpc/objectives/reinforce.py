@@ -1,7 +1,8 @@
 """REINFORCE with the mean reward of the group as a baseline and the KL divergence in the reward.
 
 The policy gradient (Williams, Machine Learning 8, 1992) of J = E[r] − β KL(π_θ‖π_ref) needs the reward r̃ = r − β κ
-with κ = log π_θ(y|x) − log π_ref(y|x) (as in arXiv 2402.14740, section 2). With the K responses of a query,
+with κ = log π(y|x) − log π_ref(y|x) of the policy that sampled (as in arXiv 2402.14740, section 2). With the K
+responses of a query,
 
     loss_j = −Â_j log π_θ(y_j|x),      Â_j = r̃_j − mean_i r̃_i,      Â without a gradient.
 
@@ -10,10 +11,11 @@ Where it departs from the source:
 * the baseline is the mean over the group, the trajectory itself among them, which scales the expected gradient by
   (K−1)/K; a moving average over batches, as in 2402.14740, would know nothing of how hard a query is;
 * the data may be of an earlier policy, and no importance weight corrects for it: then this is no gradient of J;
-* κ is that of the policy as it is now. Implementations that compute r̃ once, with the policy that sampled, have its κ.
+* κ has the recorded log-probabilities, which are those of the distribution sampled from: with exploration or top-p
+  below 1 that is not the policy.
 
-With κ of now the gradient is that of `tb_vargrad` (without its bounds on tokens) on any data, not only on-policy: there
-the theory of Trajectory Balance is what makes it right off-policy. Only the value of the loss is another.
+On-policy the gradient is that of `tb_vargrad`, which differs in one thing: its κ is that of the policy as it is now,
+and that is what makes it right off-policy.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Reinforce(Objective):
         """There is nothing to choose."""
 
     def group_context(self, logprobs: Tensor, inputs: LossInputs, beta: float) -> Tensor:
-        return centred(regularised_rewards(logprobs, inputs, beta), inputs.group_ids)[:, None]
+        return centred(regularised_rewards(inputs, beta), inputs.group_ids)[:, None]
 
     def loss(
         self, logprobs: Tensor, inputs: LossInputs, context: Tensor, beta: float

@@ -4,11 +4,11 @@ Each of the K responses of a query has the mean of the others for a baseline, wh
 
     ∇J = (1/K) Σ_j [ r̃_j − 1/(K−1) Σ_{i≠j} r̃_i ] ∇ log π_θ(y_j|x),      r̃ = r − β κ,
 
-with κ = log π_θ(y|x) − log π_ref(y|x). The loss of a trajectory is −Â_j log π_θ(y_j|x) with Â_j in brackets, without a
-gradient: K/(K−1) times that of `reinforce`.
+with κ = log π(y|x) − log π_ref(y|x) of the policy that sampled. The loss of a trajectory is
+−Â_j log π_θ(y_j|x) with Â_j in brackets, without a gradient: K/(K−1) times that of `reinforce`.
 
-Where it departs from the source: the data may be of an earlier policy, without any correction; κ is that of the policy
-as it is now, not of the one that sampled; a response that is alone of its query has Â = 0.
+Where it departs from the source: the data may be of an earlier policy, without any correction; κ has the recorded
+log-probabilities, as in `reinforce`; a response that is alone of its query has Â = 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RLOO(Objective):
         """There is nothing to choose."""
 
     def group_context(self, logprobs: Tensor, inputs: LossInputs, beta: float) -> Tensor:
-        return leave_one_out(regularised_rewards(logprobs, inputs, beta), inputs.group_ids)[:, None]
+        return leave_one_out(regularised_rewards(inputs, beta), inputs.group_ids)[:, None]
 
     def loss(
         self, logprobs: Tensor, inputs: LossInputs, context: Tensor, beta: float

@@ -28,9 +28,10 @@ def log_ratio(logprobs: Tensor, inputs: LossInputs) -> Tensor:
     return masked(logprobs - inputs.reference_logprobs, inputs.mask).sum(dim=-1)
 
 
-def regularised_rewards(logprobs: Tensor, inputs: LossInputs, beta: float) -> Tensor:
-    """r̃ = r − β κ, `[N]`, detached: its mean on-policy is E[r] − β KL(π_θ‖π_ref)."""
-    return inputs.rewards - beta * log_ratio(logprobs, inputs).detach()
+def regularised_rewards(inputs: LossInputs, beta: float) -> Tensor:
+    """r̃ = r − β κ, `[N]`, with κ = log π_behavior(y|x) − log π_ref(y|x) of the policy that sampled: a reward is found
+    once, when a response is. Its mean on-policy is E[r] − β KL(π_θ‖π_ref)."""
+    return inputs.rewards - beta * log_ratio(inputs.behavior_logprobs, inputs)
 
 
 def policy_gradient(logprobs: Tensor, inputs: LossInputs, advantage: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

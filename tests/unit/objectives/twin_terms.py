@@ -26,8 +26,8 @@ def kappa(case: Case, logprobs: Array, j: int) -> float:
 
 
 def regularised_reward(case: Case, j: int) -> float:
-    """r̃_j = r_j − β κ_j"""
-    return case.rewards[j] - case.beta * kappa(case, case.logprobs, j)
+    """r̃_j = r_j − β (log π_behavior(y_j|x) − log π_ref(y_j|x))"""
+    return case.rewards[j] - case.beta * kappa(case, case.behavior, j)
 
 
 def group(case: Case, j: int) -> list[int]:
