@@ -24,23 +24,23 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
-from itertools import product
+from itertools import product, repeat
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import TypeAdapter
 from token_tree import World, make_world
 from torch import Tensor
-from tree_training import Budget, source, train
+from tree_training import Budget, train
 
 from tba_hpc.config import ObjectiveConfig
 from tba_hpc.objectives import OBJECTIVES, Objective
 
-RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
-STALENESS = (0, 1, 4, 16, 64, None)
+RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+STALENESS = (0, 1, 4, 16, 64)
 OPTIONS = {"sft": {"min_reward": 1.0}}
 """Imitation of all that was sampled would teach nothing; this is imitation of the modes."""
 
@@ -49,26 +49,20 @@ TITLES = {"tv": "TV", "tv_worst": "worst", "kl": "KL", "j": "J"}
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """An objective, and where its data comes from."""
+class Outcome:
+    """What came of an objective with data of one kind."""
 
     objective: str
     staleness: int | None
-    """In optimizer steps; None for the fixed buffer."""
-
-    @property
-    def data(self) -> str:
-        return "uniform_buffer" if self.staleness is None else f"staleness_{self.staleness}"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    cell: Cell
+    """Of the data, in optimizer steps; None for the fixed buffer."""
     rate: float
     """The best of the learning rates."""
     figures: dict[str, float]
     """Those of `World.measure` with it, means over the seeds, and `tv_worst`, the largest `tv`."""
-    seconds: float
+
+    @property
+    def data(self) -> str:
+        return "uniform_buffer" if self.staleness is None else f"staleness_{self.staleness}"
 
 
 def make_objective(name: str, beta: float) -> Objective:
@@ -76,12 +70,12 @@ def make_objective(name: str, beta: float) -> Objective:
     return OBJECTIVES[name](TypeAdapter(ObjectiveConfig).validate_python(values))
 
 
-def run_cell(cell: Cell, budget: Budget) -> Outcome:
-    started = time.perf_counter()
+def run(objective: str, staleness: Sequence[int] | None, budget: Budget) -> list[Outcome]:
+    """For each staleness, or, with None, for the fixed buffer alone."""
     world = make_world()
-    tables = train(world, make_objective(cell.objective, world.beta), budget, source(world, budget, cell.staleness))
-    rate, figures = best(world, budget.rates, tables)
-    return Outcome(cell, rate, figures, time.perf_counter() - started)
+    tables = train(world, make_objective(objective, world.beta), budget, staleness)
+    cells = [None] if staleness is None else staleness
+    return [Outcome(objective, cell, *best(world, budget.rates, t)) for cell, t in zip(cells, tables, strict=True)]
 
 
 def best(world: World, rates: Sequence[float], tables: Tensor) -> tuple[float, dict[str, float]]:
@@ -92,12 +86,14 @@ def best(world: World, rates: Sequence[float], tables: Tensor) -> tuple[float, d
     return rates[chosen], {**means, "tv_worst": figures["tv"][chosen].max().item()}
 
 
-def run_all(cells: Sequence[Cell], budget: Budget, jobs: int) -> Iterator[Outcome]:
-    """In the order of `cells`, as they are done."""
+def run_all(objectives: Sequence[str], budget: Budget, jobs: int) -> Iterator[Outcome]:
+    """One objective after the other, as they are done."""
+    work = product(objectives, (STALENESS, None))
     with ProcessPoolExecutor(
         jobs, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
     ) as processes:
-        yield from processes.map(partial(run_cell, budget=budget), cells)
+        for outcomes in processes.map(run, *zip(*work, strict=True), repeat(budget)):
+            yield from outcomes
 
 
 def describe(world: World, budget: Budget) -> str:
@@ -119,7 +115,7 @@ def row(outcome: Outcome, rates: Sequence[float]) -> str:
         f"{outcome.figures[name]:{width}.{2 if name == 'modes' else 4}f}" for name, width in COLUMNS.items()
     )
     star = "*" if len(rates) > 1 and outcome.rate in (min(rates), max(rates)) else ""
-    return f"{outcome.cell.objective:16}{outcome.cell.data:16}{figures}  {outcome.rate:g}{star}"
+    return f"{outcome.objective:16}{outcome.data:16}{figures}  {outcome.rate:g}{star}"
 
 
 def heading() -> str:
@@ -129,10 +125,10 @@ def heading() -> str:
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
     """Total variation, a line for each objective."""
-    data = list(dict.fromkeys(outcome.cell.data for outcome in outcomes))
+    data = list(dict.fromkeys(outcome.data for outcome in outcomes))
     lines = ["| | " + " | ".join(name.replace("_", " ") for name in data) + " |", "|---" * (len(data) + 1) + "|"]
-    for name in dict.fromkeys(outcome.cell.objective for outcome in outcomes):
-        values = [f"{o.figures['tv']:.3f}" for o in outcomes if o.cell.objective == name]
+    for name in dict.fromkeys(outcome.objective for outcome in outcomes):
+        values = [f"{o.figures['tv']:.3f}" for o in outcomes if o.objective == name]
         lines.append(f"| `{name}` | " + " | ".join(values) + " |")
     return "\n".join(lines)
 
@@ -140,7 +136,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 def summary(outcomes: Sequence[Outcome], budget: Budget, seconds: float) -> str:
     """The JSON object; a figure that is not a number is null."""
     metrics = {
-        f"{outcome.cell.objective}/{outcome.cell.data}/{name}": None if math.isnan(value) else round(value, 6)
+        f"{outcome.objective}/{outcome.data}/{name}": None if math.isnan(value) else round(value, 6)
         for outcome in outcomes
         for name, value in {**outcome.figures, "learning_rate": outcome.rate}.items()
     }
@@ -164,18 +160,22 @@ def plot(outcomes: Sequence[Outcome], path: Path) -> None:
     figure = Figure(figsize=(9, 5), layout="constrained")
     FigureCanvasAgg(figure)
     panel = figure.subplots()
-    names = list(dict.fromkeys(outcome.cell.objective for outcome in outcomes))
-    last = len(STALENESS) - 1
+    names = list(dict.fromkeys(outcome.objective for outcome in outcomes))
+    last = len(STALENESS)
     for number, name in enumerate(names):
-        values = [o.figures["tv"] for o in outcomes if o.cell.objective == name]
-        style = {"color": f"C{number}", "marker": "osD^vP*Xh<"[number % 10], "linewidth": 2.5 if number == 0 else 1.2}
+        values = [o.figures["tv"] for o in outcomes if o.objective == name]
+        style: dict[str, Any] = {
+            "color": f"C{number}",
+            "marker": "osD^vP*Xh<"[number % 10],
+            "linewidth": 2.5 if number == 0 else 1.2,
+        }
         panel.plot(range(last), values[:last], label=name, **style)
         aside = 0.4 * ((number + 0.5) / len(names) - 0.5)  # where several would lie on one another
         panel.plot([last + aside], values[last:], **style)
     panel.set_yscale("log")
     panel.set_ylim(5e-4, 1)
     panel.axhline(0.02, color="grey", linewidth=0.8, linestyle="--")
-    panel.set_xticks(range(len(STALENESS)), [*map(str, STALENESS[:-1]), "uniform\nbuffer"])
+    panel.set_xticks(range(last + 1), [*map(str, STALENESS), "uniform\nbuffer"])
     panel.set_xlabel("optimizer steps between sampling and learning")
     panel.set_ylabel("total variation to the posterior")
     panel.grid(alpha=0.3, which="both")
@@ -199,7 +199,7 @@ def main() -> None:
     print(describe(make_world(), budget))
     print(heading(), flush=True)
     outcomes = []
-    for outcome in run_all([Cell(*pair) for pair in product(objectives, STALENESS)], budget, words.jobs):
+    for outcome in run_all(objectives, budget, words.jobs):
         outcomes.append(outcome)
         print(row(outcome, budget.rates), flush=True)
     print(f"\n{markdown(outcomes)}\n")

@@ -34,7 +34,8 @@ class TokenTree:
     def of(cls, letters: int, max_tokens: int) -> TokenTree:
         """All responses of at least one token (the end alone is one) and at most `max_tokens`."""
         paths: list[list[tuple[int, int]]] = [[]]  # to each node: (token, node) from the root
-        following, responses = [], []
+        responses: list[list[tuple[int, int]]] = []
+        following = []
         for node, path in enumerate(paths):  # grows as it is walked: breadth first
             children = []
             for token in range(letters + 1):
@@ -60,7 +61,7 @@ class TokenTree:
     def token_logprobs(self, table: Tensor, responses: Tensor) -> Tensor:
         """`[G, N, T]` of `responses [G, N]` under the policies `table [G, W, M]`, differentiable in `table`; any finite
         number beyond a response's end."""
-        places = self.places[responses]
+        places = self.places.index_select(0, responses.flatten()).view(*responses.shape, -1)
         return table.flatten(1).gather(1, places.flatten(1)).view(places.shape)
 
     def response_logprobs(self, table: Tensor) -> Tensor:
@@ -174,7 +175,7 @@ def _separated(tree: TokenTree, number: int, draw: torch.Generator) -> Tensor:
     letters = tree.following.shape[1] - 1
     weights = (lengths >= 3) / lengths.bincount()[lengths].float()
     while len(starts) < number:
-        response = torch.multinomial(weights, 1, generator=draw).item()
+        response = int(torch.multinomial(weights, 1, generator=draw))
         start = tuple(tree.tokens[response, :2].tolist())
         most = math.ceil((len(starts) + 1) / letters)
         if start not in starts and sum(start[0] == other[0] for other in starts) < most:

@@ -1,9 +1,9 @@
 """Training in the world of `token_tree`, with the objectives of the package: many runs at once, as one tensor program.
 
-Runs differ in learning rate and seed only. The trajectories of a prompt of one run are a group of their own, so the
-objective keeps runs apart, and Adam works on each number alone: a run is the same whatever others are beside it.
-Shapes: A learning rates, S seeds, G = A·S·P policies, N responses of each in a batch; the others are those of
-`token_tree`.
+Runs differ in the staleness of their data, learning rate and seed. The trajectories of a prompt of one run are a group
+of their own, so the objective keeps runs apart, and Adam works on each number alone: a run is the same whatever others
+are beside it. Shapes: C stalenesses, A learning rates, S seeds, G = C·A·S·P policies, N responses of each in a batch;
+the others are those of `token_tree`.
 """
 
 from __future__ import annotations
@@ -67,10 +67,11 @@ class Source(Protocol):
 
 
 class Draws:
-    """Random numbers for each seed, the same for each learning rate."""
+    """Random numbers for each seed, the same for each staleness and learning rate."""
 
-    def __init__(self, world: World, budget: Budget) -> None:
-        self._repeats = len(budget.rates)
+    def __init__(self, world: World, budget: Budget, cells: int) -> None:
+        """`cells` is C."""
+        self._repeats = cells * len(budget.rates)
         self.shape = len(world.reference), budget.samples
         """P, N"""
         self._generators = [torch.Generator().manual_seed(seed) for seed in budget.seeds]
@@ -84,15 +85,18 @@ class Draws:
 
 
 class Stale:
-    """Every batch is sampled by the policies of `staleness` optimizer steps ago."""
+    """Every batch is sampled by the policies of so many optimizer steps ago."""
 
-    def __init__(self, tree: TokenTree, staleness: int, draws: Draws) -> None:
+    def __init__(self, tree: TokenTree, staleness: Sequence[int], draws: Draws) -> None:
+        """`staleness` is of each C-th part of the policies."""
         self._tree, self._draws = tree, draws
-        self._snapshots = Snapshots(staleness)
+        self._snapshots = [Snapshots(steps) for steps in staleness]
 
     def draw(self, table: Tensor) -> tuple[Tensor, Tensor]:
-        self._snapshots.add(table)
-        policies, shape = self._snapshots.oldest, (*self._draws.shape, self._tree.mask.shape[1])
+        for snapshots, now in zip(self._snapshots, table.chunk(len(self._snapshots)), strict=True):
+            snapshots.add(now)
+        policies = torch.cat([snapshots.oldest for snapshots in self._snapshots])
+        shape = (*self._draws.shape, self._tree.mask.shape[1])
         uniforms = self._draws.spread(self._draws.map(lambda generator: torch.rand(shape, generator=generator)))
         responses = self._tree.sample(policies, uniforms)
         return responses, self._tree.token_logprobs(policies, responses)
@@ -116,22 +120,18 @@ class FixedBuffer:
         return responses, self._logprobs[responses]
 
 
-def source(world: World, budget: Budget, staleness: int | None) -> Source:
-    """`staleness` in optimizer steps, or None for the fixed buffer."""
-    draws = Draws(world, budget)
-    if staleness is None:
-        return FixedBuffer(world.tree, budget.buffer, draws)
-    return Stale(world.tree, staleness, draws)
-
-
-def train(world: World, objective: Objective, budget: Budget, data: Source) -> Tensor:
-    """Trains policies from the reference on, one for each learning rate and seed: `[A, S, P, W, M]`."""
+def train(world: World, objective: Objective, budget: Budget, staleness: Sequence[int] | None) -> Tensor:
+    """Trains policies from the reference on, one for each staleness (or None, for the fixed buffer), learning rate and
+    seed: `[C, A, S, P, W, M]`."""
+    cells = 1 if staleness is None else len(staleness)
+    draws = Draws(world, budget, cells)
+    data = _source(world.tree, budget, staleness, draws)
     start = world.reference.float().expand(len(budget.seeds), -1, -1, -1)
-    logits = [start.clone().requires_grad_() for _ in budget.rates]
-    schedules = [budget.schedule(rate) for rate in budget.rates]
-    optimizer = torch.optim.AdamW(
-        [{"params": [of_rate]} for of_rate in logits], betas=budget.adam_betas, weight_decay=0.0, fused=True
-    )
+    rates = [*budget.rates] * cells
+    logits = [start.clone().requires_grad_() for _ in rates]
+    schedules = [budget.schedule(rate) for rate in rates]
+    groups = [{"params": [of_seeds]} for of_seeds in logits]
+    optimizer = torch.optim.AdamW(groups, betas=budget.adam_betas, weight_decay=0.0, fused=True)
     inputs = Inputs(world)
     for step in range(budget.steps):
         for group, schedule in zip(optimizer.param_groups, schedules, strict=True):
@@ -145,7 +145,11 @@ def train(world: World, objective: Objective, budget: Budget, data: Source) -> T
         losses, _ = objective.loss(logprobs, known, context, world.beta)
         (losses.sum() / (len(world.reference) * budget.samples)).backward()  # the mean over the batch of each run
         optimizer.step()
-    return torch.stack(logits).detach().log_softmax(dim=-2)
+    return torch.stack(logits).detach().log_softmax(dim=-2).unflatten(0, (cells, -1))
+
+
+def _source(tree: TokenTree, budget: Budget, staleness: Sequence[int] | None, draws: Draws) -> Source:
+    return FixedBuffer(tree, budget.buffer, draws) if staleness is None else Stale(tree, staleness, draws)
 
 
 class Inputs:
@@ -153,18 +157,20 @@ class Inputs:
 
     def __init__(self, world: World) -> None:
         self._mask = world.tree.mask
-        self._rewards = world.rewards.float()
-        self._reference = world.reference.float().flatten(1)[:, world.tree.places]
+        self._shape = world.rewards.shape
+        self._rewards = world.rewards.float().flatten()
+        self._reference = world.reference.float().flatten(1)[:, world.tree.places].flatten(0, 1)
 
     def of(self, responses: Tensor, behavior: Tensor) -> LossInputs:
         """Of `responses [G, N]`, sampled with the log-probabilities `behavior [G, N, T]`: G·N rows, a group for each
         policy."""
         policies = torch.arange(len(responses))[:, None]
-        prompts = policies % len(self._rewards)
+        prompts, size = self._shape
+        rows = (policies % prompts * size + responses).flatten()
         return LossInputs(
-            rewards=self._rewards[prompts, responses].flatten(),
-            reference_logprobs=self._reference[prompts, responses].flatten(0, 1),
+            rewards=self._rewards.index_select(0, rows),
+            reference_logprobs=self._reference.index_select(0, rows),
             behavior_logprobs=behavior.flatten(0, 1),
-            mask=self._mask[responses].flatten(0, 1),
+            mask=self._mask.index_select(0, responses.flatten()),
             group_ids=policies.expand_as(responses).flatten(),
         )
