@@ -180,6 +180,46 @@ def sft(
 
 
 @app.command()
+def compare(
+    config: ConfigFile,
+    objectives: Annotated[
+        str,
+        typer.Option(help="As tb_vargrad,grpo; with its own schedule as grpo:synchronous.", show_default=False),
+    ],
+    overrides: Overrides = None,
+    schedules: Annotated[str, typer.Option(help="asynchronous,synchronous: each objective with each of them.")] = "",
+    seeds: Annotated[str, typer.Option(help="As 0,1,2.")] = "0",
+    ranks: Annotated[int, typer.Option(help="MPI ranks of each run, on this machine.")] = 4,
+    mpiexec: Annotated[str | None, typer.Option(help="MPI launcher to start them with, with its options.")] = None,
+    target: Annotated[
+        float | None, typer.Option(help="Accuracy to time. Default: that which the least accurate ends with.")
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="For the runs and the result.")] = Path("runs/compare"),
+) -> None:
+    """Objectives and schedules side by side: the same task, model, batch and budget for each.
+
+    Runs that have finished in the folder are taken as they are, and interrupted
+    ones go on, so more can be added later."""
+    from tba_hpc.compare.command import run_compare
+    from tba_hpc.compare.plan import plan, variants
+
+    compared = variants(_words(objectives), _words(schedules))
+    runs = plan(config, compared, _numbers(seeds), folder, ranks, overrides or [])
+    sys.exit(run_compare(config, runs, folder, ranks, mpiexec, target, Console()))
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word) for word in _words(text)] or [0]
+    except ValueError as error:
+        raise ConfigError(f"--seeds {text}: not whole numbers with commas between them") from error
+
+
+@app.command()
 def doctor(
     run_dir: Annotated[Path, typer.Argument(help="Where runs are to write.")] = Path("runs"),
 ) -> None:

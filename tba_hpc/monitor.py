@@ -165,6 +165,7 @@ class SearcherRates:
             "searcher/waiting": waiting / (seconds * len(headers)),
             "searcher/longest_idle_seconds": float(headers["idle_seconds"].max()),
             "searcher/generated": float(headers["generated"].sum()),
+            "searcher/tokens": float(headers["tokens"].sum()),
         }
 
 

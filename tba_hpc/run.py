@@ -21,7 +21,9 @@ from tba_hpc.models import load_policy, load_tokenizer
 from tba_hpc.preflight import check_inputs
 from tba_hpc.progress import make_console, show_error
 from tba_hpc.resume import Start, prepare_start
+from tba_hpc.rollout.emulation import PacedEngine
 from tba_hpc.rollout.ending import ResponseEnd
+from tba_hpc.rollout.engine import RolloutEngine
 from tba_hpc.rollout.hf import HFEngine
 from tba_hpc.run_dir import RunDir
 from tba_hpc.run_leader import run_leader
@@ -106,7 +108,9 @@ def _search(start: Start, world: World, interruption: Interruption) -> None:
     prompts = so_far.order(config.seed).share(world.index, world.n_searchers, so_far.taken[world.index])
     tokenizer = load_tokenizer(config.model.path)
     policy = load_policy(config.model.path, config.model, world.device)
-    engine = HFEngine(policy, ResponseEnd.of(policy, tokenizer, config.rollout.stop), version=-1)
+    engine: RolloutEngine = HFEngine(policy, ResponseEnd.of(policy, tokenizer, config.rollout.stop), version=-1)
+    if (pace := config.rollout.emulate_seconds_per_token) is not None:
+        engine = PacedEngine(engine, pace)
     reference = reference_policy(start, tokenizer, world.device)
     assert world.exchange is not None
     manifest = Manifest.from_json(broadcast_text(world.exchange, None, config.distributed.timeout_seconds))

@@ -13,12 +13,17 @@ class Constant(Settings):
     """The same value at every step."""
 
     kind: Literal["constant"] = "constant"
-    value: PositiveFloat
+    value: float = Field(ge=0)
 
     @property
     def span(self) -> int:
         """Steps after which the value no longer changes."""
         return 0
+
+    @property
+    def lowest(self) -> float:
+        """Of all steps."""
+        return self.value
 
     def __call__(self, step: int) -> float:
         return self.value
@@ -42,6 +47,11 @@ class Linear(Settings):
     def span(self) -> int:
         """Steps after which the value no longer changes."""
         return self.steps
+
+    @property
+    def lowest(self) -> float:
+        """Of all steps."""
+        return min(self.start, self.end)
 
     def __call__(self, step: int) -> float:
         return self.start + (self.end - self.start) * min(step / self.steps, 1.0)

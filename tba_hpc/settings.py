@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -40,29 +40,44 @@ def validate(model: type[S], values: Any, where: str, prefix: str = "") -> S:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        lines = [_explain(mistake, values, model, prefix) for mistake in error.errors()]
+        lines = [_explain(mistake, model, prefix) for mistake in error.errors()]
     raise ConfigError("\n".join([f"{where}:", *(f"  {line}" for line in lines)]))
 
 
-def _explain(mistake: Any, values: Any, model: type[Settings], prefix: str) -> str:
-    location = [part for part in mistake["loc"] if not _is_union_tag(part, mistake["loc"], values)]
-    key = prefix + ".".join(str(part) for part in location)
+def _explain(mistake: Any, model: type[Settings], prefix: str) -> str:
+    keys, members = _follow(model, mistake["loc"])
+    key = prefix + ".".join(str(part) for part in keys)
     message = mistake["msg"].removeprefix("Value error, ")
-    if mistake["type"] == "missing":
-        return f"{key} is missing"
-    if mistake["type"] != "extra_forbidden":
-        return f"{key} = {mistake['input']!r}: {message}" if location else message
-    allowed = _allowed_keys(model, mistake["loc"][:-1])
-    return f"{key} = {mistake['input']!r}: no such setting; {did_you_mean(str(location[-1]), allowed)}"
+    match mistake["type"]:
+        case "missing":
+            return f"{key} is missing"
+        case "extra_forbidden":
+            allowed = {name for member in _follow(model, mistake["loc"][:-1])[1] for name in member.model_fields}
+            return f"{key} = {mistake['input']!r}: no such setting; {did_you_mean(str(keys[-1]), allowed)}"
+        case "union_tag_invalid" | "union_tag_not_found":
+            field, tag = mistake["ctx"]["discriminator"].strip("'"), mistake["ctx"].get("tag")
+            names = [name for member in members for name in _tags(member)]
+            if tag is None:
+                return f"{key}.{field} is missing; allowed: {', '.join(sorted(names))}"
+            return f"{key}.{field} = {tag!r}: no such {field}; {did_you_mean(tag, names)}"
+        case _:
+            return f"{key} = {mistake['input']!r}: {message}" if keys else message
 
 
-def _is_union_tag(part: str | int, location: tuple[str | int, ...], values: Any) -> bool:
-    """Whether `part` of a pydantic location is the tag of a discriminated union and so no key the user wrote."""
-    here = values
-    for step in location[: location.index(part)]:
-        if isinstance(here, Mapping) and step in here:
-            here = here[step]
-    return isinstance(here, Mapping) and here.get("kind") == part and part not in here
+def _follow(model: type[BaseModel], location: tuple[str | int, ...]) -> tuple[list[str | int], list[type[BaseModel]]]:
+    """The keys a user wrote to come to a pydantic `location` in a `model`, and the models that may stand there. A
+    location has, beside keys, the tag of the member wherever it enters a discriminated union."""
+    keys: list[str | int] = []
+    here = [model]
+    for part in location:
+        tagged = [member for member in here if part in _tags(member)]
+        if tagged and len(here) > 1:
+            here = tagged
+            continue
+        keys.append(part)
+        fields = [member.model_fields[str(part)] for member in here if part in member.model_fields]
+        here = [member for field in fields for member in _models_in(field.annotation)]
+    return keys, here
 
 
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
@@ -73,20 +88,10 @@ def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     return f"{hint}allowed: {', '.join(names)}"
 
 
-def _allowed_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> set[str]:
-    """Names of the fields of the model at `path` below `model`; at a union, of the member its tag names."""
-    if not path:
-        return set(model.model_fields)
-    head, *rest = path
-    members = _models_in(model.model_fields[str(head)].annotation) if head in model.model_fields else []
-    tagged = [m for m in members if rest and "kind" in m.model_fields and rest[0] in _tags(m)]
-    if tagged:
-        members, rest = tagged, rest[1:]
-    return set().union(*(_allowed_keys(m, tuple(rest)) for m in members))
-
-
 def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
-    return getattr(model.model_fields["kind"].annotation, "__args__", ())
+    """The values of `kind` or `name` that choose the model out of a discriminated union; none for other models."""
+    fields = [model.model_fields[name] for name in ("kind", "name") if name in model.model_fields]
+    return tuple(tag for field in fields for tag in getattr(field.annotation, "__args__", ()))
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

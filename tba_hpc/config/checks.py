@@ -18,9 +18,9 @@ Problem = tuple[bool, str]
 
 
 def learning_rate_problem(key: str, schedule: LearningRateSchedule, steps_key: str, steps: int) -> Problem:
-    """A schedule that comes down to 0 before its end."""
-    message = f"{key} is down to 0 after {schedule.span} steps: too few for {steps_key} = {steps}"
-    return schedule(steps - 1) == 0, message
+    """A schedule that is 0, or comes down to 0 before its end."""
+    too_short = f"{key} is down to 0 after {schedule.span} steps: too few for {steps_key} = {steps}"
+    return schedule(steps - 1) == 0, too_short if schedule.span else f"{key} is 0 throughout"
 
 
 def checked(settings: S, problems: list[Problem]) -> S:

@@ -1,13 +1,13 @@
-"""Settings of the replay buffer, the objective and the optimizer."""
+"""Settings of the replay buffer and the optimizer."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import ByteSize, Field, NonNegativeFloat, PositiveFloat
 
 from tba_hpc.config.checks import GradNorm, PositiveBytes, Share
-from tba_hpc.schedules import BetaSchedule, LearningRateSchedule, Linear
+from tba_hpc.schedules import LearningRateSchedule
 from tba_hpc.settings import Integer, PositiveInt, Settings
 
 AdamBeta = Annotated[float, Field(ge=0, lt=1)]
@@ -35,35 +35,13 @@ class BufferConfig(Settings):
     """Size of a spilled HDF5 segment."""
 
 
-class ObjectiveConfig(Settings):
-    name: Literal["tb_vargrad"] = "tb_vargrad"
-    beta: BetaSchedule
-    """β of the target posterior π_ref · exp(r/β)."""
-    importance_ratio: tuple[NonNegativeFloat, PositiveFloat] | None = None
-    """Weigh the gradient of each token with π_θ / π_behavior, clamped to between these; no weights when not given."""
-    log_ratio_limit: PositiveFloat | None = None
-    """Clamp each token's log π_θ − log π_ref to ± this; unlimited when not given."""
-
-    @model_validator(mode="after")
-    def _beta_stays_positive(self) -> ObjectiveConfig:
-        if isinstance(self.beta, Linear) and min(self.beta.start, self.beta.end) <= 0:
-            raise ValueError(f"beta runs from {self.beta.start} to {self.beta.end}, but r/β needs β > 0 throughout")
-        return self
-
-    @model_validator(mode="after")
-    def _ratios_ordered(self) -> ObjectiveConfig:
-        if self.importance_ratio and self.importance_ratio[0] > self.importance_ratio[1]:
-            raise ValueError(f"importance_ratio = {list(self.importance_ratio)} is not in ascending order")
-        return self
-
-
 class TrainerConfig(Settings):
     engine: Literal["torch"] = "torch"
     steps: PositiveInt
     batch_size: PositiveInt
     """Trajectories in an optimizer step, over all trainers."""
     samples_per_query: Integer = Field(ge=2)
-    """K: trajectories of one query in a batch. log Ẑ is a mean over them, so one alone teaches nothing."""
+    """K: trajectories of one query in a batch. They are judged by each other, so one alone teaches nothing."""
     sync_every: PositiveInt
     """k: optimizer steps between two syncs with the searchers."""
     max_sync_delay: Integer | None = Field(None, ge=0)

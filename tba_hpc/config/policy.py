@@ -90,6 +90,9 @@ class RolloutConfig(Settings):
     """Texts that end a response as soon as one is complete, beside the end tokens of the model. The trajectory keeps
     them; what is graded ends before."""
     exploration: ExplorationConfig | None = None
+    emulate_seconds_per_token: PositiveFloat | None = None
+    """For measurements: generation never takes less than this for each token of a batch's longest response, as on a
+    device that is so fast. Searchers sleep for the rest, so that few processors can stand for many devices."""
 
 
 class ReferenceConfig(Settings):

@@ -8,7 +8,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tba_hpc.config.checks import Problem, checked, learning_rate_problem
-from tba_hpc.config.learning import BufferConfig, ObjectiveConfig, TrainerConfig
+from tba_hpc.config.learning import BufferConfig, TrainerConfig
+from tba_hpc.config.objectives import ObjectiveConfig
 from tba_hpc.config.operation import (
     CheckpointConfig,
     DistributedConfig,

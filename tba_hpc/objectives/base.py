@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from tba_hpc.config import ObjectiveConfig
@@ -30,15 +29,18 @@ class LossInputs:
 class Objective(ABC):
     """A loss on trajectories, in two parts so that the rows of one query may go through the model separately."""
 
+    context_names: tuple[str, ...]
+    """Columns of what `group_context` returns."""
     metric_names: tuple[str, ...]
     """Keys of the metrics that `loss` returns."""
 
     @abstractmethod
-    def __init__(self, config: ObjectiveConfig) -> None: ...
+    def __init__(self, config: ObjectiveConfig) -> None:
+        """`config` is that of this objective."""
 
     @abstractmethod
     def group_context(self, logprobs: Tensor, inputs: LossInputs, beta: float) -> Tensor:
-        """The detached statistic `[N]` that couples the trajectories of one query, the same for all of them.
+        """Detached statistics `[N, C]` of each trajectory among those of its query: all that couples one to another.
 
         `logprobs [N, R]` are log π_θ of each token; every trajectory of each query must be among the rows."""
 
@@ -48,11 +50,4 @@ class Objective(ABC):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Each trajectory's loss `[N]`, differentiable in `logprobs [N, R]`, and detached metrics `[N]` by name.
 
-        `context [N]` is that of `group_context`; the rows may be any part of those it was computed from."""
-
-
-def group_mean(values: Tensor, group_ids: Tensor) -> Tensor:
-    """For each row the mean of `values [N]` over the rows with its group id: `[N]`."""
-    _, group, counts = torch.unique(group_ids, return_inverse=True, return_counts=True)
-    means: Tensor = torch.zeros(len(counts), device=values.device).index_add(0, group, values) / counts
-    return means[group]
+        `context [N, C]` is that of `group_context`; the rows may be any part of those it was computed from."""

@@ -24,45 +24,49 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tba_hpc.config import ObjectiveConfig
-from tba_hpc.objectives.base import LossInputs, Objective, group_mean
+from tba_hpc.config import TBVarGradConfig
+from tba_hpc.objectives.base import LossInputs, Objective
+from tba_hpc.objectives.groups import group_mean
+from tba_hpc.objectives.terms import masked
 
 
 class TBVarGrad(Objective):
     """Off-policy without importance weights: the optimum is the posterior for any sampler with full support."""
 
+    context_names = ("log_z",)
     metric_names = ("log_z", "residual", "log_ratio", "tb_loss")
     """log Ẑ (nats), |δ|·β (reward units), κ (nats; on-policy its mean is the KL divergence to π_ref), and δ²."""
 
-    def __init__(self, config: ObjectiveConfig) -> None:
+    def __init__(self, config: TBVarGradConfig) -> None:
         self._limit = config.log_ratio_limit
         self._weights = config.importance_ratio
 
     def group_context(self, logprobs: Tensor, inputs: LossInputs, beta: float) -> Tensor:
-        """log Ẑ of each row's query, `[N]`."""
+        """log Ẑ of each row's query, `[N, 1]`."""
         with torch.no_grad():
             kappa = self._log_ratio(logprobs, inputs)
-            return group_mean(inputs.rewards / _positive(beta) - kappa, inputs.group_ids)
+            return group_mean(inputs.rewards / _positive(beta) - kappa, inputs.group_ids)[:, None]
 
     def loss(
         self, logprobs: Tensor, inputs: LossInputs, context: Tensor, beta: float
     ) -> tuple[Tensor, dict[str, Tensor]]:
+        (log_z,) = context.unbind(dim=-1)
         kappa = self._log_ratio(logprobs, inputs)
-        delta = residual(kappa, inputs.rewards, context, _positive(beta))
-        metrics = (context, delta.detach().abs() * beta, kappa.detach(), delta.detach().square())
+        delta = residual(kappa, inputs.rewards, log_z, _positive(beta))
+        metrics = (log_z, delta.detach().abs() * beta, kappa.detach(), delta.detach().square())
         return regression_loss(delta, beta), dict(zip(self.metric_names, metrics, strict=True))
 
     def _log_ratio(self, logprobs: Tensor, inputs: LossInputs) -> Tensor:
         """κ = Σ_t (log π_θ − log π_ref) over the response, `[N]`, 0 for an empty one; within the limit, and with the
         gradient Σ_t w_t ∇ log π_θ."""
-        policy = torch.where(inputs.mask, logprobs, 0.0)
+        policy = masked(logprobs, inputs.mask)
         now = policy.detach()
-        value = now - torch.where(inputs.mask, inputs.reference_logprobs, 0.0)
+        value = now - masked(inputs.reference_logprobs, inputs.mask)
         if self._limit is not None:
             value = value.clamp(-self._limit, self._limit)
         change = policy - now  # zero, but for its gradient
         if self._weights is not None:
-            behavior = torch.where(inputs.mask, inputs.behavior_logprobs, 0.0)
+            behavior = masked(inputs.behavior_logprobs, inputs.mask)
             change = change * (now - behavior).exp().clamp(*self._weights)
         return (value + change).sum(dim=-1)
 

@@ -66,9 +66,9 @@ class BatchLoss:
 
     @torch.no_grad()
     def _split_contexts(self, batch: SampledBatch, micro_batches: list[MicroBatch], beta: float) -> Tensor:
-        """Context `[N]` of the rows whose groups are split over micro-batches, from a pass without gradients; that of
-        other rows is left at 0."""
-        contexts = torch.zeros(len(batch), device=self.device)
+        """Context `[N, C]` of the rows whose groups are split over micro-batches, from a pass without gradients; that
+        of other rows is left at 0."""
+        contexts = torch.zeros(len(batch), len(self.objective.context_names), device=self.device)
         parts = [m.indices for m in micro_batches if m.split]
         if not parts:
             return contexts

@@ -40,10 +40,15 @@ class Rollout:
 class RolloutEngine(Protocol):
     """Holds a copy of the policy and samples from it."""
 
-    version: int
-    """Optimizer step of the weights in use."""
-    ending: ResponseEnd
-    """Of its responses."""
+    @property
+    def version(self) -> int:
+        """Optimizer step of the weights in use."""
+        ...
+
+    @property
+    def ending(self) -> ResponseEnd:
+        """Of its responses."""
+        ...
 
     def generate(
         self,

@@ -106,8 +106,13 @@ def test_a_wrong_value_is_named_with_its_key(key, value, message):
 
 def test_an_unknown_kind_of_schedule_is_told_the_kinds_there_are():
     text = refusal(objective__beta={"kind": "cosine", "value": 1})
-    assert text.startswith("objective.beta = ")
-    assert "'constant', 'linear', 'linear_cut'" in text
+    assert text.startswith("objective.beta.kind = 'cosine': no such kind; ")
+    assert text.endswith("allowed: constant, linear, linear_cut")
+
+
+def test_a_schedule_of_no_kind_is_told_the_kinds_there_are():
+    text = refusal(objective__beta={"value": 1})
+    assert text == "objective.beta.kind is missing; allowed: constant, linear, linear_cut"
 
 
 def test_what_is_missing_is_named():
@@ -163,6 +168,10 @@ def test_what_is_missing_is_named():
         (
             {"schedule": "synchronous", "buffer__capacity": 20, "buffer__start_size": 5},
             "buffer.capacity = 20 is below the trajectories of a step with schedule = synchronous: ",
+        ),
+        (
+            {"trainer__learning_rate": {"kind": "constant", "value": 0}},
+            "trainer.learning_rate is 0 throughout",
         ),
         ({"objective__importance_ratio": [2, 1]}, "importance_ratio = [2.0, 1.0] is not in ascending order"),
         (

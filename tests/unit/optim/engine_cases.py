@@ -12,14 +12,16 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from tba_hpc.config import ModelConfig, ObjectiveConfig, TrainerConfig
-from tba_hpc.objectives import TBVarGrad
+from tba_hpc.config import ModelConfig, TBVarGradConfig, TrainerConfig
+from tba_hpc.objectives import Objective
+from tba_hpc.objectives.tb_vargrad import TBVarGrad
 from tba_hpc.optim.torch_engine import TorchEngine
 from tba_hpc.schedules import Constant
 from tba_hpc.trajectory import SampledBatch, Trajectory, TrajectoryBatch
 
 VOCAB, EOS, CPU = 23, 2, torch.device("cpu")
 TEMPERATURE = 0.7
+TB = TBVarGrad(TBVarGradConfig(beta=Constant(value=0.5)))
 
 
 def make_model(tied: bool = False, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
@@ -81,6 +83,7 @@ def make_engine(
     micro_batch_tokens: int = 10_000,
     max_grad_norm: float = 1e9,
     gradient_checkpointing: bool = False,
+    objective: Objective = TB,
     **kwargs: Any,
 ) -> TorchEngine:
     trainer = TrainerConfig(
@@ -93,9 +96,7 @@ def make_engine(
         micro_batch_tokens=micro_batch_tokens,
     )
     config = ModelConfig(path="unused", gradient_checkpointing=gradient_checkpointing, logprob_chunk_tokens=7)
-    return TorchEngine(
-        model, EOS, TBVarGrad(ObjectiveConfig(beta=Constant(value=0.5))), trainer, config, TEMPERATURE, CPU, **kwargs
-    )
+    return TorchEngine(model, EOS, objective, trainer, config, TEMPERATURE, CPU, **kwargs)
 
 
 class SummingThreads:

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 import torch
 from engine_cases import CPU, EOS, TEMPERATURE, VOCAB, as_trainers, make_batch, make_engine, make_model
+from pydantic import TypeAdapter
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from tba_hpc.config import ModelConfig
+from tba_hpc.config import ModelConfig, ObjectiveConfig
 from tba_hpc.models import Sequences, load_policy, load_tokenizer, token_logprobs
+from tba_hpc.objectives import OBJECTIVES
 from tba_hpc.optim.engine import OptimEngine
 from tba_hpc.optim.micro_batches import plan, shard
 from tba_hpc.trajectory import SampledBatch, Trajectory, TrajectoryBatch
@@ -77,6 +79,25 @@ def test_gradient_and_metrics_for_every_split_into_micro_batches(budget: int, ti
     rows = batch.trajectories.rows
     plans = plan(rows["prompt_length"] + rows["response_length"], batch.group_ids, budget)
     assert metrics["micro_batches"] == len(plans)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_group_split_over_micro_batches_has_the_gradient_of_the_whole(name: str) -> None:
+    settings = TypeAdapter(ObjectiveConfig).validate_python({"name": name, "beta": {"kind": "constant", "value": 1}})
+    found = []
+    for budget in (10_000, 60, 12):  # whole, both, all split
+        model = make_model()
+        engine = make_engine(model, budget, objective=OBJECTIVES[name](settings))
+        metrics = engine.step(make_batch(), len(make_batch()), BETA, learning_rate=0.0)
+        found.append((metrics, [parameter.grad for parameter in model.parameters()]))
+    (whole, gradients), *others = found
+    assert whole["grad_norm"] > 0.01
+    for metrics, split in others:
+        assert metrics["micro_batches"] > whole["micro_batches"]
+        del metrics["micro_batches"]
+        assert metrics == pytest.approx({key: whole[key] for key in metrics}, rel=1e-4, abs=1e-4)
+        for expected, actual in zip(gradients, split, strict=True):
+            torch.testing.assert_close(actual, expected, atol=1e-5 * max(1.0, whole["grad_norm"]), rtol=1e-4)
 
 
 def test_budgets_cover_split_and_whole_groups() -> None:
