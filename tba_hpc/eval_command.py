@@ -148,9 +148,10 @@ def _show(options: EvalOptions, max_tokens: int, summary: Summary, console: Cons
     if options.as_json:
         asked = options.model_dump(mode="json", include={"checkpoint", "split", "stop", "samples", "seed", "dtype"})
         drawn = options.sampling(max_tokens)
-        asked |= {"task": options.task.name, "max_response_tokens": max_tokens}
+        asked |= {"task": options.task.name, "task_options": options.task.options, "max_response_tokens": max_tokens}
         asked |= {"temperature": drawn.temperature, "top_p": drawn.top_p} if drawn else {}
         console.file.write(json.dumps(asked | summary.to_json(), ensure_ascii=False) + "\n")
         return
+    console.print(f"task {options.task.name}, {options.split} split", soft_wrap=True, highlight=False, markup=False)
     for line in summary.lines():
         console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,18 +34,32 @@ _SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_c
 """Settings that bend large logits only, so that no small trial input reveals them."""
 _LOAD_ERRORS = (OSError, ValueError, ImportError, RuntimeError, SafetensorError, StrictDataclassError)
 """What transformers raises for a path, a hub name, a configuration or a file that it cannot use."""
+_MODEL_FOLDERS = ("final", "policy")
+"""Where a run keeps its trained model, and a checkpoint its policy."""
 _FROM_TOKENIZER = ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def load_model_config(path: str) -> PretrainedConfig:
     """What the model at `path` is, without its weights. Raises `ConfigError` if that is not described there, or is not
     supported."""
+    _check_folder(path)
     try:
         config: PretrainedConfig = AutoConfig.from_pretrained(path)
         _refuse_soft_caps(config)
     except _LOAD_ERRORS as error:
         raise ConfigError(f"cannot load a causal language model from model path {path!r}: {error}") from error
     return config
+
+
+def _check_folder(path: str) -> None:
+    """Raises `ConfigError` for a path that is no hub name and leads nowhere, and for a folder around a model's."""
+    folder = Path(path)
+    if folder.is_dir():
+        inside = [name for name in _MODEL_FOLDERS if (folder / name / "config.json").is_file()]
+        if inside and not (folder / "config.json").is_file():
+            raise ConfigError(f"model path {path!r} holds no model; did you mean {str(folder / inside[0])!r}?")
+    elif folder.is_absolute() or path.startswith((".", "~")) or path.count("/") > 1:
+        raise ConfigError(f"model path {path!r}: there is no such folder")
 
 
 def room_for_prompt(config: PretrainedConfig, max_response_tokens: int) -> int:
@@ -121,6 +136,7 @@ def _check_linear_head(model: PreTrainedModel, path: str) -> None:
 def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     """The tokenizer at `path`. Pads with the end-of-sequence token if it has no padding token: padding is told
     apart by length, never by id. Raises `ConfigError` if there is no tokenizer, or none that can end a sequence."""
+    _check_folder(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
     except _LOAD_ERRORS as error:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, model_validator
 
 from tba_hpc.settings import Integer, PositiveInt, Settings
 
@@ -103,5 +103,15 @@ class WarmupStableDecay(Settings):
         return self.peak * max(self.decay - step, 0) / self.decay if self.decay else 0.0
 
 
-BetaSchedule = Annotated[Constant | Linear | LinearCut, Field(discriminator="kind")]
-LearningRateSchedule = Annotated[Constant | Linear | WarmupStableDecay, Field(discriminator="kind")]
+def _number_is_constant(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"kind": "constant", "value": value} if is_number else value
+
+
+BetaSchedule = Annotated[
+    Constant | Linear | LinearCut, Field(discriminator="kind"), BeforeValidator(_number_is_constant)
+]
+"""A number stands for the constant."""
+LearningRateSchedule = Annotated[
+    Constant | Linear | WarmupStableDecay, Field(discriminator="kind"), BeforeValidator(_number_is_constant)
+]

@@ -31,8 +31,8 @@ class EvaluationConfig(Settings):
     problems: Integer = Field(512, ge=0)
     """Held-out problems answered greedily before and after training; 0 to skip."""
     every_steps: PositiveInt | None = None
-    """Optimizer steps between two evaluations during training, by the searchers, beside it; null for none. In lockstep
-    the trainer may have to wait for what they sample after it."""
+    """Optimizer steps between two evaluations during training, by the searchers, beside it; null for none. Each is of
+    the first sync then or after that. In lockstep the trainer may have to wait for what they sample after it."""
     batch_size: PositiveInt = 256
     timeout_seconds: PositiveFloat = 3600.0
     """Longest that a rank may be busy with an evaluation while others wait for it."""

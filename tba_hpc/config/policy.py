@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, model_validator
 
 from tba_hpc.config.checks import Share
 from tba_hpc.settings import PositiveInt, Settings
 
-StopTexts = tuple[Annotated[str, Field(min_length=1)], ...]
+
+def _one_text(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+StopTexts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_one_text)]
+"""One text, or several."""
 
 
 class ModelConfig(Settings):

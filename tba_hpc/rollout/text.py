@@ -37,7 +37,17 @@ def encode_prompts(
 
 
 def _text_tokens(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> Iterator[list[int]]:
-    return iter(tokenizer(texts)["input_ids"] if texts else [])
+    if not texts:
+        return iter([])
+    try:
+        return iter(tokenizer(texts)["input_ids"])
+    # The tokenizers library raises nothing more special where a vocabulary lacks a character.
+    except Exception as error:
+        start = texts[0] if len(texts[0]) <= 60 else texts[0][:57] + "…"
+        raise ConfigError(
+            f"the model's tokenizer cannot encode the prompts, the first of which is {start!r}: {error}\n"
+            "Does the task, with its options, fit the model?"
+        ) from error
 
 
 def _chat_tokens(tokenizer: PreTrainedTokenizerBase, conversations: list[tuple[Message, ...]]) -> Iterator[list[int]]:

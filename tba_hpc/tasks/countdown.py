@@ -101,8 +101,8 @@ class Countdown(Task[CountdownOptions]):
         return [Score.of(grade_countdown(response, *_problem(prompt))) for prompt, response in pairs]
 
     def problem_of(self, record: Mapping[str, Any]) -> Prompt:
-        """From `numbers`, a list of whole numbers, and `target`, a whole number."""
-        numbers, target = record.get("numbers"), record.get("target")
+        """From `numbers` (or `nums`, as data calls them), a list of whole numbers, and `target`, a whole number."""
+        numbers, target = record.get("numbers", record.get("nums")), record.get("target")
         return self._prompt(0, _checked(numbers, target, 'task Countdown needs "numbers" and "target"'))
 
     def solution(self, prompt: Prompt) -> str:

@@ -7,6 +7,7 @@ import yaml
 from tiny import tiny_settings
 
 from tba_hpc.config import RunConfig, SftConfig, load_run_config, load_sft_config
+from tba_hpc.schedules import Constant
 from tba_hpc.settings import ConfigError, to_yaml, validate
 
 
@@ -75,7 +76,9 @@ def test_keys_of_a_schedule_are_those_of_its_kind():
         ("trainer__steps", "many", "valid integer"),
         ("trainer__steps", 2.5, "valid integer"),
         ("trainer__steps", 0, "greater than 0"),
-        ("trainer__learning_rate", 0.1, "valid dictionary"),
+        ("trainer__learning_rate", "fast", "valid dictionary"),
+        ("trainer__learning_rate", True, "valid dictionary"),
+        ("rollout__stop", 3, "valid tuple"),
         ("trainer__max_sync_delay", -1, "greater than or equal to 0"),
         ("rollout__temperature", 0, "greater than 0"),
         ("rollout__top_p", 1.5, "less than or equal to 1"),
@@ -102,6 +105,12 @@ def test_a_wrong_value_is_named_with_its_key(key, value, message):
     text = refusal(**{key: value})
     assert text.startswith(f"{key.replace('__', '.')} = {value!r}: ")
     assert message in text
+
+
+def test_a_number_is_a_constant_schedule_and_a_text_a_list_of_one():
+    config = RunConfig.model_validate(settings_with(objective__beta=0.1, trainer__learning_rate=1, rollout__stop="Q:"))
+    assert (config.objective.beta, config.trainer.learning_rate) == (Constant(value=0.1), Constant(value=1.0))
+    assert config.rollout.stop == ("Q:",)
 
 
 def test_an_unknown_kind_of_schedule_is_told_the_kinds_there_are():

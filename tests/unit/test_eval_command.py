@@ -69,8 +69,9 @@ def test_samples_at_a_low_temperature_are_nearly_the_greedy_answers():
 
 def test_the_page_for_people_is_a_line_a_number():
     lines = run(samples=2).splitlines()
-    assert [line.split(":")[0] for line in lines[1:]] == ["pass@1", "pass@2", "maj@1", "maj@2"]
-    assert "of 5 problems right, greedily" in lines[0]
+    assert [line.split(":")[0] for line in lines[2:]] == ["pass@1", "pass@2", "maj@1", "maj@2"]
+    assert lines[0] == "task arithmetic, test split"
+    assert "of 5 problems right, greedily" in lines[1]
 
 
 def test_the_same_seed_gives_the_same_file(tmp_path):

@@ -33,7 +33,8 @@ from transformers import (
 )
 
 from tba_hpc.config import ModelConfig
-from tba_hpc.models import Sequences, fresh_llama, load_policy, load_tokenizer, token_logprobs
+from tba_hpc.models import Sequences, fresh_llama, load_model_config, load_policy, load_tokenizer, token_logprobs
+from tba_hpc.settings import ConfigError
 from tba_hpc.trajectory import Trajectory, TrajectoryBatch
 
 VOCAB, EOS, CPU = 97, 2, torch.device("cpu")
@@ -234,6 +235,18 @@ def test_a_path_without_a_model_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(ValueError, match=str(path)):
             load_policy(str(path), ModelConfig(path="unused"), CPU)
+
+
+def test_the_folder_around_a_model_is_told_from_the_model(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    (run_dir / "final").mkdir(parents=True)
+    (run_dir / "final" / "config.json").write_text("{}")
+    for load in (load_model_config, load_tokenizer):
+        with pytest.raises(ConfigError, match=r"run' holds no model; did you mean '.*run/final'"):
+            load(str(run_dir))
+        for path in (str(tmp_path / "nothing"), "./nothing", "runs/nothing/final"):
+            with pytest.raises(ConfigError, match="there is no such folder"):
+                load(path)
 
 
 def test_missing_and_damaged_weights_are_refused(tmp_path: Path) -> None:

@@ -107,9 +107,30 @@ class NotANumber(Lengths):
         return [Score(float("nan"), False) for _ in responses]
 
 
+class Floats(Lengths):
+    def score(self, prompts, responses):
+        return [1.0 for _ in responses]
+
+
+class Nothing(Lengths):
+    def score(self, prompts, responses):
+        return None
+
+
+class Divides(Lengths):
+    def score(self, prompts, responses):
+        return [Score(1 / 0, True)]
+
+
 @pytest.mark.parametrize(
     ("task", "message"),
-    [(TooFew, "task TooFew scored 11 of 12 responses"), (NotANumber, "task NotANumber gave the reward nan")],
+    [
+        (TooFew, "task TooFew scored 11 of 12 responses"),
+        (NotANumber, "task NotANumber gave the reward nan"),
+        (Floats, r"score of task Floats has to return a list of Score; it returned \[1.0"),
+        (Nothing, "score of task Nothing has to return a list of Score; it returned None"),
+        (Divides, r"score of task Divides fails: ZeroDivisionError: .*test_searcher.py, line \d+"),
+    ],
 )
 def test_a_task_that_scores_badly_is_named(make, task, message):
     with pytest.raises(ValueError, match=message):

@@ -38,6 +38,11 @@ def test_a_prompt_without_tokens_is_refused():
         encode_prompts(tokenizer, [Prompt(3, "", "")], 6)
 
 
+def test_a_prompt_that_the_vocabulary_lacks_is_a_mistake_of_the_configuration():
+    with pytest.raises(ConfigError, match=r"cannot encode the prompts, the first of which is .How many\?"):
+        encode_prompts(TOKENIZER, [Prompt(0, "How many?", "3")], 60)
+
+
 @pytest.fixture
 def chat_tokenizer():
     tokenizer = Arithmetic({}).new_tokenizer()

@@ -124,7 +124,7 @@ def test_a_compact_prompt_is_numbers_and_target():
 
 
 def test_a_prompt_in_words_is_what_base_models_are_asked():
-    prompt = IN_WORDS.problem_of({"numbers": [3, 5, 7], "target": 26})
+    prompt = IN_WORDS.problem_of({"nums": [3, 5, 7], "target": 26})
     assert prompt.text.startswith("A conversation between User and Assistant.")
     assert "User: Using the numbers [3, 5, 7], create an equation that equals 26. You can use" in prompt.text
     assert prompt.text.endswith("\nAssistant: Let me solve this step by step.\n<think>")
