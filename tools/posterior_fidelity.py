@@ -174,7 +174,7 @@ def plot(outcomes: Sequence[Outcome], path: Path) -> None:
         panel.plot([last + aside], values[last:], **style)
     panel.set_yscale("log")
     panel.set_ylim(5e-4, 1)
-    panel.axhline(0.02, color="grey", linewidth=0.8, linestyle="--")
+    panel.axhline(0.02, color="grey", linewidth=0.8, linestyle="--", label="0.02")
     panel.set_xticks(range(last + 1), [*map(str, STALENESS), "uniform\nbuffer"])
     panel.set_xlabel("optimizer steps between sampling and learning")
     panel.set_ylabel("total variation to the posterior")
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE")
     words = parser.parse_args()
     if words.quick:
-        objectives, budget = ["tb_vargrad"], Budget(rates=[0.05], seeds=words.seeds[:1], steps=1500)
+        objectives, budget = ["tb_vargrad"], Budget(rates=[0.05], seeds=words.seeds[:1], steps=2500)
     else:
         objectives, budget = words.objectives, Budget(rates=RATES, seeds=words.seeds)
     started = time.perf_counter()
