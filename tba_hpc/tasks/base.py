@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,29 +62,16 @@ class Task(ABC, Generic[Options]):
         """One score a response; `prompts[i]` is the prompt of `responses[i]`. Responses are untrusted text."""
 
     def checked_scores(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[Score]:
-        """What `score` gives. Raises `ConfigError` if that is not a finite reward for each response, and where `score`
-        fails."""
-        scores = self._scores(prompts, responses)
+        """What `score` gives. Raises `ConfigError` if that is not a finite reward for each response."""
+        scores: Any = self.score(prompts, responses)
+        if not isinstance(scores, list) or not all(isinstance(score, Score) for score in scores):
+            name = type(self).__name__
+            raise ConfigError(f"score of task {name} has to return a list of Score; it returned {scores!r:.80}")
         if len(scores) != len(responses):
             raise ConfigError(f"task {type(self).__name__} scored {len(scores)} of {len(responses)} responses")
         for score in scores:
             if not math.isfinite(score.reward):
                 raise ConfigError(f"task {type(self).__name__} gave the reward {score.reward}: it has to be finite")
-        return scores
-
-    def _scores(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[Score]:
-        name = type(self).__name__
-        try:
-            scores: Any = self.score(prompts, responses)
-        except ConfigError:
-            raise
-        except Exception as error:
-            *_, place = traceback.extract_tb(error.__traceback__)
-            raise ConfigError(
-                f"score of task {name} fails: {type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
-            ) from error
-        if not isinstance(scores, list) or not all(isinstance(score, Score) for score in scores):
-            raise ConfigError(f"score of task {name} has to return a list of Score; it returned {scores!r:.80}")
         return scores
 
     def problem_of(self, record: Mapping[str, Any]) -> Prompt:
