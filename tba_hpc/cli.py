@@ -205,7 +205,8 @@ def compare(
 
     compared = variants(_words(objectives), _words(schedules))
     runs = plan(config, compared, _numbers(seeds), folder, ranks, overrides or [])
-    sys.exit(run_compare(config, runs, folder, ranks, mpiexec, target, Console()))
+    console = Console(width=None if sys.stdout.isatty() else 120)  # in a file, the table needs more than the usual 80
+    sys.exit(run_compare(config, runs, folder, ranks, mpiexec, target, console))
 
 
 def _words(text: str) -> list[str]:
