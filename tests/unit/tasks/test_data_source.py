@@ -12,14 +12,15 @@ from tba_hpc.tasks.data_source import DataSource
 pytestmark = pytest.mark.usefixtures("data_cache")
 ROWS = [{"question": "What is 1+1?", "answer": "2"}, {"question": "Was sind 2+2 für Zahlen?", "answer": "4"}]
 LOAD = """
-import multiprocessing, sys
+import multiprocessing, os, sys
 import datasets
 from tba_hpc.tasks.data_source import DataSource
 
 def load(barrier):
     barrier.wait(60)
     table = DataSource(path=sys.argv[1]).load("train")
-    print(len(table), table[len(table) - 1].text("question"), flush=True)
+    text = f"{len(table)} {table[len(table) - 1].text('question')}\\n"
+    os.write(1, text.encode())  # at once: lines of several processes do not mix
 
 fork = multiprocessing.get_context("fork")  # of a process without threads, once all is imported: quick
 barrier = fork.Barrier(3)
