@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 
 from tba_hpc.compare.plan import PlannedRun
 from tba_hpc.compare.results import RunResult, read_result
@@ -20,8 +21,6 @@ from tba_hpc.launch.command import rank_command
 from tba_hpc.launch.local import local_environment, local_words
 from tba_hpc.run_dir import RunDir
 from tba_hpc.settings import ConfigError
-
-_OUTPUT = "output.txt"
 
 
 def run_compare(
@@ -55,20 +54,22 @@ def run_compare(
             soft_wrap=True,
         )
         if number == len(runs) or runs[number].seed != run.seed:
-            _write(results, target, folder)
-    goal = default_target(results) if target is None else target
-    console.print(table(summarise(results, goal), goal))
+            shown = _write(results, target, folder)
+    console.print(shown)
     console.print(f"curves and figures: {folder}/comparison.png, {folder}/comparison.json", soft_wrap=True)
     return 0
 
 
-def _write(results: Sequence[RunResult], target: float | None, folder: Path) -> None:
+def _write(results: Sequence[RunResult], target: float | None, folder: Path) -> Table:
+    """The files of the comparison so far; its table."""
     from tba_hpc.compare.plot import plot
 
     goal = default_target(results) if target is None else target
-    values = to_json(summarise(results, goal), results, goal)
+    summaries = summarise(results, goal)
+    values = to_json(summaries, results, goal)
     (folder / "comparison.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     plot(results, goal, folder / "comparison.png")
+    return table(summaries, goal)
 
 
 def _check_own(run: PlannedRun) -> None:
@@ -84,7 +85,7 @@ def _do(config: Path, run: PlannedRun, ranks: int, mpiexec: str | None) -> int:
     if folder.finished_steps() is not None:
         return 0
     run.run_dir.parent.mkdir(parents=True, exist_ok=True)
-    output = run.run_dir.with_name(f"{run.run_dir.name}.{_OUTPUT}")
+    output = run.run_dir.with_name(f"{run.run_dir.name}.output.txt")
     words = local_words(rank_command(config, run.overrides, resume="auto"), ranks, mpiexec)
     with output.open("a", encoding="utf-8") as sink:
         code = subprocess.run(

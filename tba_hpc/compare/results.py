@@ -62,7 +62,7 @@ class RunResult:
 def read_result(run: PlannedRun) -> RunResult:
     """Of a run that has finished."""
     folder = RunDir(run.run_dir)
-    report: dict[str, Any] = json.loads((run.run_dir / "report.json").read_text(encoding="utf-8"))
+    report = folder.read_report()
     steps = {line["step"]: line for line in _lines(folder.metrics)}
     last = steps[report["steps"]]
 

@@ -21,7 +21,7 @@ _BEFORE = (
     r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty"
     rf"|(?:{_PART})(?:\s+\w+)?\s+of|(?<!adds )(?<!add )(?<!adding )(?<!comes )up\s+to)|n't)"
 )
-SPOILING = re.compile(
+_SPOILING = re.compile(
     rf"{_BEFORE}(?:\s+(?:be|been|equal|to|exactly|even|just|of|the|an?))*[\s$(*-]*\Z",
     re.IGNORECASE,
 )
@@ -48,7 +48,7 @@ _MEANINGFUL = re.compile(
 
 def spoil(before: str) -> bool:
     """Whether words that end right before a number make it another one: `half of`, `not`, `at most`."""
-    return bool(SPOILING.search(before[-_LONGEST_SPOILING:]))
+    return bool(_SPOILING.search(before[-_LONGEST_SPOILING:]))
 
 
 def matter(words: str) -> bool:
