@@ -10,6 +10,7 @@ import pytest
 from tba_hpc.launch import submit
 
 STEPS = 150
+PACED = {"schedule": "synchronous", "rollout.emulate_seconds_per_token": 0.01}  # no machine is done before the signal
 
 
 def steps_of(run_dir):
@@ -28,13 +29,13 @@ def wait_until(done, seconds, job):
 def test_a_run_on_this_machine_goes_on_after_a_signal_and_has_a_result(tiny_run, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     run_dir = tmp_path / "run"
-    overrides = {"trainer.steps": STEPS, "run_dir": run_dir}
+    overrides = {**PACED, "trainer.steps": STEPS, "run_dir": run_dir}
     options = {"ranks_per_node": 2, "minutes": 10, "cluster": "local", "folder": tmp_path / "jobs"}
     job = submit(tiny_run, overrides=overrides, **options)
     try:
         wait_until(lambda: len(steps_of(run_dir)) >= 3, 90, job)
         os.kill(int(job.job_id), signal.SIGTERM)  # submitit's controller, which hands it on
-        wait_until(job.paths.result_pickle.exists, 90, job)
+        wait_until(job.paths.result_pickle.exists, 150, job)
     finally:
         job.cancel()
     assert job.result()["steps"] == STEPS
